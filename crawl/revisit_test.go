@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -213,6 +214,76 @@ func TestTheSameTextIsUnchanged(t *testing.T) {
 				slices.Sort(l.told)
 				if got := strings.Join(l.told, ", "); got != c.want {
 					t.Errorf("Visit was told %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestASmallChangeBringsNoEarlierVisit: numbers change each time, or the text beside the main one. Each
+// is told, and by the formula the page comes as rarely as if it hadn't changed.
+func TestASmallChangeBringsNoEarlierVisit(t *testing.T) {
+	for name, body := range map[string]func(visit int) string{
+		"a clock":  func(visit int) string { return fmt.Sprintf("<p>A story.</p>Made at %d", visit) },
+		"an aside": func(visit int) string { return "<p>A story.</p><aside>" + strings.Repeat("news ", visit) + "</aside>" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLiving(t)
+				l.rig.crawl.Revisit = revisit.Schedule{Min: time.Hour}
+				l.rig.crawl.Watch = -1
+				visits := 0
+				l.answer("/", func(w http.ResponseWriter, req *http.Request) {
+					visits++
+					page(body(visits))(w, req)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Hour)
+				defer cancel()
+				l.rig.run(ctx, t, "https://example.com/")
+				// The first is after 13 h, as for a page that is a week old.
+				if visits < 6 || visits > 8 || len(l.told) != visits {
+					t.Errorf("%d visits in 100 h, and %d were told", visits, len(l.told))
+				}
+			})
+		})
+	}
+}
+
+// TestWhenWhatIsntAPageIsDueAgain: by each outcome that has no page, or no version of one.
+func TestWhenWhatIsntAPageIsDueAgain(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		least, disallowed, rejected, moved, failed time.Duration
+	}{
+		"an hour":  {least: time.Hour, disallowed: 7 * day, rejected: 20 * day, moved: 20 * day, failed: time.Hour},
+		"ten days": {least: 10 * day, disallowed: 10 * day, rejected: 20 * day, moved: 20 * day, failed: 10 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLiving(t)
+				l.rig.politeness.Response.MaxBytes = 1000
+				l.rig.crawl.Revisit = revisit.Schedule{Min: c.least, Max: 20 * day}
+				l.rig.crawl.Follow = nil
+				l.rig.crawl.Visit = func(context.Context, *crawl.Page) error { return errors.New("the disk is full") }
+				due := map[string]time.Duration{}
+				l.rig.crawl.Done = func(res crawl.Result) {
+					due[string(res.Outcome)] = time.Until(res.Again).Round(time.Minute)
+				}
+				l.site.Robots("User-agent: *\nDisallow: /no\n")
+				l.answer("/", version(`"1"`, "start"))
+				l.answer("/no", version(`"1"`, "no"))
+				l.answer("/moved", func(w http.ResponseWriter, req *http.Request) {
+					http.Redirect(w, req, "/", http.StatusMovedPermanently)
+				})
+				l.answer("/long", version(`"1"`, strings.Repeat("long ", 1000)))
+				site := "https://example.com/"
+				l.rig.run(t.Context(), t, site, site+"no", site+"moved", site+"long")
+				want := map[string]time.Duration{
+					"disallowed": c.disallowed, "rejected": c.rejected, "redirected": c.moved, "visit failed": c.failed,
+				}
+				delete(due, "duplicate")
+				if !maps.Equal(due, want) {
+					t.Errorf("due again after %v, want %v", due, want)
 				}
 			})
 		})
@@ -485,42 +556,57 @@ func TestPreparedRequestsRemember(t *testing.T) {
 }
 
 // TestAPartIsNoVersion: of a body that is cut off nothing is remembered, so the next request has the old
-// conditions.
+// conditions. Visit gets a part only if the site has sent no more, as with a gzip that doesn't end.
 func TestAPartIsNoVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLiving(t)
-		l.rig.crawl.Watch = -1
-		l.rig.crawl.Tries = 1
-		var conditions []string
-		l.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			conditions = append(conditions, req.Header.Get("If-None-Match"))
-			switch len(conditions) {
-			case 1:
-				version(`"1"`, "first")(w, req)
-			case 2:
-				w.Header().Set("Content-Length", "1000")
-				version(`"2"`, "sec")(w, req)
-				w.(http.Flusher).Flush()
-				panic(http.ErrAbortHandler)
-			default:
-				version(`"2"`, "second")(w, req)
-			}
-		}))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
-		defer cancel()
-		l.rig.run(ctx, t, "https://example.com/")
-		if len(conditions) < 4 {
-			t.Fatalf("asked %d times", len(conditions))
-		}
-		want := []string{"", `"1"`, `"1"`, `"2"`}
-		if !slices.Equal(conditions[:4], want) {
-			t.Errorf("If-None-Match %q, want %q", conditions, want)
-		}
-		slices.Sort(l.told)
-		if !slices.Equal(l.told, []string{"changed /", "new /"}) {
-			t.Errorf("Visit was told %q", l.told)
-		}
-	})
+	for name, c := range map[string]struct {
+		part http.HandlerFunc
+		told string
+	}{
+		"by the network": {func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			version(`"2"`, "sec")(w, req)
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, "changed /, new /"},
+		"by the site": {func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			version(`"2"`, packed(t, "gzip", "<p>"+noise(100_000))[:50_000])(w, req)
+		}, "/, changed /, new /"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLiving(t)
+				l.rig.crawl.Watch = -1
+				l.rig.crawl.Tries = 1
+				var conditions []string
+				l.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					conditions = append(conditions, req.Header.Get("If-None-Match"))
+					switch len(conditions) {
+					case 1:
+						version(`"1"`, "first")(w, req)
+					case 2:
+						c.part(w, req)
+					default:
+						version(`"2"`, "second")(w, req)
+					}
+				}))
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
+				defer cancel()
+				l.rig.run(ctx, t, "https://example.com/")
+				if len(conditions) < 4 {
+					t.Fatalf("asked %d times", len(conditions))
+				}
+				want := []string{"", `"1"`, `"1"`, `"2"`}
+				if !slices.Equal(conditions[:4], want) {
+					t.Errorf("If-None-Match %q, want %q", conditions, want)
+				}
+				slices.Sort(l.told)
+				if got := strings.Join(l.told, ", "); got != c.told {
+					t.Errorf("Visit was told %q, want %q", got, c.told)
+				}
+			})
+		})
+	}
 }
 
 // TestA304ThatNobodyAskedFor is no version: the page has failed, and is asked for whole.
@@ -549,6 +635,48 @@ func TestA304ThatNobodyAskedFor(t *testing.T) {
 			t.Errorf("%v", outcomes)
 		}
 		l.wants("in four hours", "/ 200, / 304, / 304, / 304", "new /")
+	})
+}
+
+// TestA304ToARequestForTheWholePage is no version of a known page either. It was gone, so it is asked for
+// whole.
+func TestA304ToARequestForTheWholePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Watch = -1
+		var conditions []string
+		l.answer("/", func(w http.ResponseWriter, req *http.Request) {
+			conditions = append(conditions, req.Header.Get("If-None-Match"))
+			switch len(conditions) {
+			case 2:
+				w.WriteHeader(http.StatusNotFound)
+			case 3:
+				w.WriteHeader(http.StatusNotModified)
+			default:
+				version(`"1"`, "first")(w, req)
+			}
+		})
+		failed := 0
+		l.rig.crawl.Done = func(res crawl.Result) {
+			if res.Outcome == crawl.Failed {
+				failed++
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 28*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, "https://example.com/")
+		if failed != 1 {
+			t.Errorf("failed %d times", failed)
+		}
+		want := []string{"", `"1"`, "", "", `"1"`}
+		if len(conditions) < len(want) || !slices.Equal(conditions[:len(want)], want) {
+			t.Errorf("If-None-Match %q, want %q", conditions, want)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if got := strings.Join(l.told, ", "); got != "new /, gone /, new /" {
+			t.Errorf("Visit was told %q", got)
+		}
 	})
 }
 
