@@ -136,6 +136,7 @@ type crawlCommand struct {
 	rate                         byteRate
 	every                        every
 	urls                         *frontier // those of -state; nil without it
+	polls                        *polls    // of -every with sitemaps or feeds; nil without
 }
 
 func parseCrawl(args []string) (*crawlCommand, error) {
@@ -309,6 +310,11 @@ func (c *crawlCommand) start(
 			within:   &c.within,
 			sitemaps: c.sitemaps,
 			sources:  sourcesByHost(transport, urls, c.every.sources),
+			starts:   startsByHost(transport, urls),
+		}
+		if c.every.isSet() {
+			c.polls = newPolls(c.policy.state, sh.errs)
+			l.polls = c.polls
 		}
 		crawlCfg.Discover = l.discover
 	}
@@ -438,6 +444,9 @@ func (c *crawlCommand) crawl(
 		defer cancel()
 	}
 	summary, err := crawler.Run(crawlCtx, urls...)
+	if err == nil && crawlCtx.Err() == nil {
+		c.polls.end(ctx, summary)
+	}
 	if crawlCtx.Err() == nil && errors.Is(summary.Stopped, context.DeadlineExceeded) {
 		fmt.Fprintf(sh.errs, "politeness crawl: -time, %v, is over before anything that is left can start\n", most)
 	}
@@ -506,6 +515,19 @@ type lister struct {
 	within   *scope
 	sitemaps bool                // those of the site are read
 	sources  map[string][]string // further ones by host
+	starts   map[string]string   // a URL of the command line by host
+	polls    *polls              // nil: all is read each time
+}
+
+// startsByHost returns the first URL of each host.
+func startsByHost(t *politeness.Transport, urls []string) map[string]string {
+	byHost := make(map[string]string)
+	for _, url := range urls {
+		if key, err := t.HostKey(url); err == nil && byHost[key] == "" {
+			byHost[key] = url
+		}
+	}
+	return byHost
 }
 
 // sourcesByHost returns the sources by the hosts with which they are read: their own, or the first
@@ -536,9 +558,13 @@ func (l *lister) discover(ctx context.Context, url string) iter.Seq[crawl.Reques
 }
 
 // entries yields what the sitemaps and feeds list that are read with the host home.
-func (l *lister) entries(ctx context.Context, url, home string) iter.Seq2[sitemap.Entry, error] {
+func (l *lister) entries(
+	ctx context.Context, url, home string, seen *sitemap.Seen,
+) iter.Seq2[sitemap.Entry, error] {
+	finder := l.finder
+	finder.Seen = seen
 	return func(yield func(sitemap.Entry, error) bool) {
-		for e, err := range l.finder.Read(ctx, l.further(ctx, url, home)...) {
+		for e, err := range finder.Read(ctx, l.further(ctx, url, home)...) {
 			if !yield(e, err) {
 				return
 			}
@@ -546,7 +572,7 @@ func (l *lister) entries(ctx context.Context, url, home string) iter.Seq2[sitema
 		if !l.sitemaps {
 			return
 		}
-		for e, err := range l.finder.Pages(ctx, url) {
+		for e, err := range finder.Pages(ctx, url) {
 			if !yield(e, err) {
 				return
 			}
@@ -585,7 +611,9 @@ func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request)
 		return
 	}
 	elsewhere := 0
-	for e, err := range l.entries(ctx, url, home) {
+	listed := 0
+	seen := l.polls.begin(ctx, url)
+	for e, err := range l.entries(ctx, url, home, seen) {
 		if err != nil {
 			if ctx.Err() == nil {
 				fmt.Fprintf(l.errs, "politeness crawl: %s\n", plain(err))
@@ -596,14 +624,22 @@ func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request)
 			elsewhere++
 			continue
 		}
-		if url, err := crawl.Normalize(e.Loc); err == nil && !l.within.has(url) {
+		if to, err := crawl.Normalize(e.Loc); err == nil && !l.within.has(to) {
+			l.polls.drop(url)
 			continue
 		}
+		listed++
 		if !yield(crawl.Request{URL: e.Loc, Modified: e.LastMod}) {
 			break
 		}
 	}
+	// A site without anything new has sitemaps all the same. If nothing was yielded, the crawl would
+	// take it for a site without, and call rarely. The URL of the command line is known.
+	if start := l.starts[home]; listed == 0 && start != "" && seen != nil && seen.Unchanged() > 0 {
+		yield(crawl.Request{URL: start})
+	}
 	if elsewhere > 0 {
+		l.polls.drop(url)
 		fmt.Fprintf(l.errs, "politeness crawl: the sitemaps of %s list %d pages of other hosts, which are left out\n",
 			printable.Text(home), elsewhere)
 	}

@@ -238,3 +238,56 @@ func TestARunInWhichNothingIsDueSaysWhen(t *testing.T) {
 	polite(t, nil, args...).expect(t, 0, "", "2 visited (2 new)")
 	polite(t, nil, args...).expect(t, 0, "", "politeness crawl: no page was due, the next one is at ")
 }
+
+// TestSitemapsThatHaventChangedAre304s, by the server's log. A place without a sitemap is asked for
+// once, and a sitemap of which -exclude leaves out a page is read whole.
+func TestSitemapsThatHaventChangedAre304s(t *testing.T) {
+	t.Parallel()
+	s := newEdited(t, "/same", "/late")
+	var mu sync.Mutex
+	listed := "/same"
+	var log []string
+	s.Handle("/sitemap.xml", func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Header().Set("Etag", `"`+listed+`"`)
+		text := fmt.Sprintf("<urlset><url><loc>%s%s</loc></url></urlset>", s.URL, listed)
+		isKnown := req.Header.Get("If-None-Match") == `"`+listed+`"`
+		log = append(log, fmt.Sprint(isKnown))
+		http.ServeContent(w, req, "", time.Time{}, strings.NewReader(text))
+	})
+	s.Handle("/sitemap_index.xml", http.NotFound)
+	dir := filepath.Join(t.TempDir(), "state")
+	run := func(want string, args ...string) {
+		t.Helper()
+		all := append([]string{
+			"crawl", "-agent", agent, "-delay", "10ms", "-every", "8s", "-state", dir, "-q", "-sitemaps", "-time", oneRound,
+			"-follow", "none",
+		}, args...)
+		r := polite(t, nil, append(all, s.URL+"/same")...)
+		if got := changesOf(t, r.out); r.status != 0 || got != want {
+			t.Errorf("status %d, %s, want %s\n%s", r.status, got, want, r.errs)
+		}
+	}
+	run("new same")
+	time.Sleep(untilDue)
+	run("")
+	mu.Lock()
+	listed = "/late"
+	mu.Unlock()
+	time.Sleep(untilDue)
+	run("", "-exclude", "/late")
+	time.Sleep(untilDue)
+	run("new late")
+	if got, want := fmt.Sprint(log), "[false true false false]"; got != want {
+		t.Errorf("of the requests for the sitemap these got a 304: %s, want %s", got, want)
+	}
+	if asked := len(s.Visits("/sitemap_index.xml")); asked != 1 {
+		t.Errorf("a place without a sitemap was asked for %d times", asked)
+	}
+	// A new queue has none of the pages.
+	if err := os.Remove(filepath.Join(dir, "urls.db")); err != nil {
+		t.Fatal(err)
+	}
+	run("new late, new same")
+}

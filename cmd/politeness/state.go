@@ -65,6 +65,7 @@ func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer
 	case every && !remembers:
 		// Pages of a crawl without -every are due at once, and whole: nothing is remembered of them.
 		_, err = q.Again(ctx, time.Now())
+		err = errors.Join(err, forgetPolls(dir))
 	case every:
 	case left == 0:
 		err = q.Clear(ctx)

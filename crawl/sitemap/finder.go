@@ -268,6 +268,9 @@ func (w *walk) file(f file) bool {
 		memory:  w.Seen.load(w.ctx, f.url),
 	}
 	if spares(f, l.memory, time.Now()) {
+		if l.memory.Gone == 0 {
+			w.Seen.countSame()
+		}
 		return true
 	}
 	err := w.fetch(l)
@@ -453,6 +456,7 @@ func (w *walk) fetchIn(ctx context.Context, l *listing, timer *time.Timer) error
 		resp.Body.Close()
 		return w.fetchIn(ctx, l, timer)
 	case isUnchanged:
+		w.Seen.countSame()
 		return nil
 	case l.file.guessed && isMissing(resp.StatusCode):
 		return nil

@@ -19,6 +19,11 @@ import (
 // pages were in an earlier loop. Without Save, nothing is remembered. So if the process dies before
 // Save, or if you don't call Save because of an error, the pages come again in the next loop.
 //
+// In crawl.Config.Discover don't call Save, because the Queue gets the last URLs after Discover has
+// ended. Call Save of the last Seen when Discover is called again with the same URL, or when Run
+// has ended without an error and without Summary.Stopped. If no page came and Unchanged isn't 0,
+// yield the URL of a page that the crawl knows. Otherwise the crawl calls Discover more rarely.
+//
 //   - An index is read whole each time, and never remembered. Its 304 would hide changes of the
 //     sitemaps that it lists.
 //   - A sitemap that an index lists isn't requested if its lastmod is earlier than its last
@@ -35,6 +40,7 @@ type Seen struct {
 	Store revisit.Store
 
 	mu     sync.Mutex
+	same   int
 	taken  map[string]revisit.Page // by URL, of the sitemaps whose pages were all taken; zero: forget it
 	failed error                   // of the Store, the first one
 }
@@ -46,6 +52,23 @@ var places = revisit.Schedule{Min: day}
 
 // longestGone is how long a usual place without a sitemap isn't asked for.
 const longestGone = 30 * day
+
+// Unchanged returns the number of sitemaps that the loop has left out so far, because they haven't
+// changed. If the loop had no pages, it tells a site without changes from one without sitemaps.
+func (s *Seen) Unchanged() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.same
+}
+
+// countSame counts a sitemap that hasn't changed. s may be nil.
+func (s *Seen) countSame() {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.same++
+	}
+}
 
 // Save remembers the sitemaps of which the loop has had all pages. A sitemap counts if the loop has
 // continued after its last page. Call Save after the loop, when you have stored the pages. The

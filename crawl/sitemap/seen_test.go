@@ -31,6 +31,7 @@ type polled struct {
 
 	mu     sync.Mutex
 	files  map[string]string // texts by path
+	same   int               // Unchanged of the last poll
 	log    []string          // of the server: "path status"
 	robots string            // its robots.txt
 	bare   bool              // the site sends Last-Modified, and no ETag
@@ -102,6 +103,7 @@ func (p *polled) find(how poll) (pages string, log string) {
 			break
 		}
 	}
+	p.same = seen.Unchanged()
 	if !how.lost {
 		if err := seen.Save(p.t.Context()); err != nil {
 			p.t.Error(err)
@@ -119,6 +121,13 @@ func (p *polled) wants(why string, how poll, pages, log string) {
 	}
 }
 
+func (p *polled) wantsUnchanged(want int) {
+	p.t.Helper()
+	if p.same != want {
+		p.t.Errorf("%d sitemaps are unchanged, want %d", p.same, want)
+	}
+}
+
 func dated(loc string, at string) string {
 	return fmt.Sprintf("<sitemapindex><sitemap><loc>%s</loc><lastmod>%s</lastmod></sitemap></sitemapindex>", loc, at)
 }
@@ -129,11 +138,13 @@ func TestADaysPollCostsAFew304s(t *testing.T) {
 		p := newPolled(t)
 		p.files["/sitemap.xml"] = urls(site+"/1", site+"/2")
 		p.wants("first", poll{}, "/1 /2", "/sitemap.xml 200, /sitemap_index.xml 404")
+		p.wantsUnchanged(0)
 		time.Sleep(day2)
 		p.wants("second day", poll{}, "", "/sitemap.xml 304, /sitemap_index.xml 404")
 		for day := range 2 {
 			time.Sleep(day2)
 			p.wants(fmt.Sprint("a later day ", day), poll{}, "", "/sitemap.xml 304")
+			p.wantsUnchanged(1) // a place without a sitemap is none
 		}
 		p.files["/sitemap.xml"] = urls(site+"/1", site+"/3")
 		time.Sleep(day2)
@@ -215,6 +226,7 @@ func TestALastmodInAnIndexSparesRequests(t *testing.T) {
 		p.wants("first", poll{}, "/1", "/all.xml 200, /a.xml 200")
 		time.Sleep(time.Hour)
 		p.wants("not modified since", poll{}, "", "/all.xml 200")
+		p.wantsUnchanged(1)
 		p.files["/a.xml"] = urls(site + "/2")
 		time.Sleep(day2)
 		p.wants("a day later the site may be wrong", poll{}, "/2", "/all.xml 200, /a.xml 200")
