@@ -71,3 +71,66 @@ func TestWhatAgainMakesDueIsNoHint(t *testing.T) {
 		t.Errorf("Again has made the page due, and its State says %v", due(r))
 	}
 }
+
+// TestADuePageIsLentOnce: of two processes one fetches it. When that one dies, the other has it soon.
+func TestADuePageIsLentOnce(t *testing.T) {
+	ctx := t.Context()
+	const lease = 8 * time.Second // longer than a busy machine stops this test
+	var processes [2]*Queue
+	for i := range processes {
+		q, err := open(ctx, server.URL, t.Name(), lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(q.db.Close)
+		processes[i] = q
+	}
+	take := func(q *Queue) []crawl.Request {
+		t.Helper()
+		if _, _, err := q.Hosts(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		got, err := q.Take(ctx, []string{"a.example"}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	add(t, processes[0], numbered("a.example", 1)...)
+	first := take(processes[0])
+	if len(first) != 1 {
+		t.Fatalf("taken %v", first)
+	}
+	first[0].State = "remembered"
+	due := time.Now().Add(time.Second)
+	err := processes[0].Done(ctx, []crawl.Result{{Request: first[0], Outcome: crawl.Visited, Again: due}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := -1
+	for range 30 {
+		for i, q := range processes {
+			got := take(q)
+			switch {
+			case len(got) == 0:
+				continue
+			case holder >= 0:
+				t.Fatalf("lent to process %d and then to %d", holder, i)
+			case got[0].State != "remembered":
+				t.Errorf("lent with the State %q", got[0].State)
+			}
+			holder = i
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if holder < 0 {
+		t.Fatal("it was due, and lent to nobody")
+	}
+	processes[holder].db.Close() // as a kill does, without a word to the others
+	killed := time.Now()
+	other := processes[1-holder]
+	for len(take(other)) == 0 {
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("lent to the other after %v", time.Since(killed))
+}
