@@ -48,10 +48,9 @@ import (
 // page that was served before, if there is one. So does each second request after the third refusal
 // in a row. Responses to requests that started before the first refusal change no state.
 type refusals struct {
-	good    Request // page that was served; the zero value: none was
-	says    saying  // of good
-	other   Request // page that was served before good and says something else; zero: none
-	said    saying  // of other
+	good    control // page that was served; the zero value: none was
+	other   control // page that was served before good and says something else; zero: none
+	kept    int     // pages with a text of their own that were served since good is kept
 	again   Request // was refused, and is asked for next; the zero value: none
 	suspect *Page   // was refused twice
 	held    []*Page // answered 403 and the like since a page was served
@@ -78,6 +77,7 @@ type refusals struct {
 	told      saying        // saying that Visit has called a refusal; zero: none
 	like      likeRow       // answers that may be a wall
 	doubt     saying        // row for which good is asked, while checking or banned; zero: another reason
+	texts     []sketch      // of doubt, if that is a row of texts; not changed
 
 	serves bool      // the host has served something
 	first  time.Time // first refusal of a host that has served nothing
@@ -267,6 +267,7 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	if !page.good && !s.checking && s.like.isLong() && s.putForward(s.like.says) {
 		s.checking = true
 		s.doubt = s.like.says
+		s.texts = s.like.textsOfRow()
 	}
 	if page.good {
 		return
@@ -298,68 +299,91 @@ func (s *refusals) joinsRow(page *Page) bool {
 	if page.good {
 		return false
 	}
-	page.row = rowOf(page)
-	s.like.add(page.row)
+	page.row = s.like.add(page)
 	isNew := s.like.says != s.like.wall
 	switch {
 	case page.row == saying{}, !page.mayWait:
 		return false
 	case isNew && page.row != noPage && s.like.number < inARow:
 		return false // a few pages with one text count as pages, and their links are followed
+	case page.row == someTexts && !s.like.isLong():
+		return false // most such pages are made from a template
 	case isNew && page.saying.target != "" && s.like.number == 1:
 		return false // a single redirect is followed immediately
 	}
-	return s.differs(s.good, s.says, page.row) || s.differs(s.other, s.said, page.row)
+	return s.differs(&s.good, page.row) || s.differs(&s.other, page.row)
 }
 
-// differs reports whether req, which was served as says, would show that a row isn't a wall.
-func (s *refusals) differs(req Request, says, row saying) bool {
-	isKnown := says != saying{}
-	return req.URL != "" && isKnown && says.row() != row
+// differs reports whether c would show that the row isn't a wall.
+func (s *refusals) differs(c *control, row saying) bool {
+	switch {
+	case c.URL == "", c.says == saying{}:
+		return false
+	case !row.isTexts():
+		return c.says.row() != row
+	}
+	texts := s.texts
+	if row != s.doubt {
+		texts = s.like.textsOfRow()
+	}
+	// A page that is known by its status alone may have a text of the row today.
+	return c.says.hasText() && isFarFromAll(&c.some, texts)
 }
 
 // putForward makes good a page that was served before and differs from the row. It reports whether
 // there is one.
 func (s *refusals) putForward(row saying) bool {
-	if s.differs(s.good, s.says, row) {
+	if s.differs(&s.good, row) {
 		return true
 	}
-	if !s.differs(s.other, s.said, row) {
+	if !s.differs(&s.other, row) {
 		return false
 	}
 	old := s.good
-	said := s.says
 	s.good = s.other
-	s.says = s.said
 	s.other = old
-	s.said = said
 	return true
 }
 
-// keepGood makes page the new good. If the former good says something else, it is kept in other:
-// one of the two may turn out to be a refusal.
+// leastKept is the number of different pages between good and other. A wall that takes a few texts
+// in turn is found before both are its texts.
+const leastKept = 2 * mostTexts
+
+// keepGood makes page the new good, unless good was kept a short time ago. If the former good says
+// something else, it is kept in other: one of the two may turn out to be a refusal.
 func (s *refusals) keepGood(page *Page) {
-	if s.good.URL != "" && s.says != page.saying {
+	isOther := s.good.URL != "" && s.good.says != page.saying
+	switch {
+	case page.row.isTexts() && s.good.URL != "":
+		return // it may be a wall's
+	case isOther && s.other.URL != "" && s.kept < leastKept:
+		s.kept++
+		return
+	case isOther:
 		s.other = s.good
-		s.said = s.says
+		s.kept = 0
 	}
-	s.good = page.request
+	s.good = control{Request: page.request, says: page.saying, some: page.some}
 	s.good.Tries = 0
-	s.says = page.saying
 }
 
 // forgetServed forgets the page req as one that was served before.
 func (s *refusals) forgetServed(req Request) {
 	if s.other.URL == req.URL {
-		s.other = Request{}
-		s.said = saying{}
+		s.other = control{}
 	}
 	if s.good.URL == req.URL {
 		s.good = s.other
-		s.says = s.said
-		s.other = Request{}
-		s.said = saying{}
+		s.other = control{}
 	}
+}
+
+// inDoubt returns what a request for good is to settle; nil: it isn't asked for because of a row.
+func (s *refusals) inDoubt() *doubt {
+	if s.doubt == (saying{}) {
+		return nil
+	}
+	return &doubt{row: s.doubt, texts: s.texts, was: s.good.some}
 }
 
 // dropGood forgets the served pages that have the saying of page, because that is a refusal.
@@ -376,7 +400,7 @@ func (s *refusals) loseGood(req Request) {
 	switch {
 	case !isDoubted || s.putForward(s.doubt):
 	case s.banned:
-		s.good = Request{} // it has the saying of the wall: the next page shows whether the ban is over
+		s.good = control{} // it has the saying of the wall: the next page shows whether the ban is over
 	default:
 		s.doubt = saying{}
 		s.checking = false
@@ -385,17 +409,24 @@ func (s *refusals) loseGood(req Request) {
 
 // dropGoodOf forgets those of the pages that were served which say the given, unless that is zero.
 func (s *refusals) dropGoodOf(says saying) {
-	isKnown := says != saying{}
-	if s.other.URL == "" || isKnown && s.said.row() == says.row() {
-		s.other = Request{}
-		s.said = saying{}
+	if s.other.URL == "" || s.saysLike(&s.other, says) {
+		s.other = control{}
 	}
-	if s.good.URL == "" || isKnown && s.says.row() == says.row() {
+	if s.good.URL == "" || s.saysLike(&s.good, says) {
 		s.good = s.other
-		s.says = s.said
-		s.other = Request{}
-		s.said = saying{}
+		s.other = control{}
 	}
+}
+
+// saysLike reports whether c was served as the given, which isn't zero.
+func (s *refusals) saysLike(c *control, says saying) bool {
+	switch {
+	case says == saying{}:
+		return false
+	case says.isTexts():
+		return isLikeAny(&c.some, s.texts)
+	}
+	return c.says.row() == says.row()
 }
 
 // succeed ends the refusals, because page was served.
@@ -416,9 +447,8 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 	// All that isn't named here begins anew.
 	*s = refusals{
 		good:        s.good,
-		says:        s.says,
 		other:       s.other,
-		said:        s.said,
+		kept:        s.kept,
 		again:       s.again,
 		held:        held,
 		refusedOnce: s.refusedOnce,
@@ -458,7 +488,7 @@ func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page)
 			held = append(held, h) // the answer to the trial decides
 			continue
 		}
-		if isInRow && h.row == page.row {
+		if isInRow && (h.row == page.row || page.row.continues(h.row)) {
 			held = append(held, h) // the row continues
 			continue
 		}
@@ -629,7 +659,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 		v.last = append(v.last, s.held...)
 		s.held = nil
 		if page.banned {
-			s.like = likeRow{least: s.like.least, wall: s.doubt}
+			s.like.ban(s.doubt, s.texts)
 			s.dropGoodOf(s.doubt)
 		}
 	case s.forbidden() >= cmp.Or(s.leastHeld, inARow):
@@ -723,9 +753,8 @@ func (s *refusals) giveBack() []*Page {
 	s.forget(&pages)
 	*s = refusals{
 		good:   s.good,
-		says:   s.says,
 		other:  s.other,
-		said:   s.said,
+		kept:   s.kept,
 		limits: s.limits,
 		sparse: s.sparse,
 		told:   s.told,
@@ -1032,7 +1061,7 @@ func (r *run) refreshGood(res Result) {
 	if h == nil {
 		return
 	}
-	for _, good := range []*Request{&h.refusals.good, &h.refusals.other} {
+	for _, good := range []*Request{&h.refusals.good.Request, &h.refusals.other.Request} {
 		if good.URL == res.URL {
 			good.State = res.State
 		}

@@ -26,6 +26,7 @@ type walledSite struct {
 	allow  int           // requests after which the wall stands, counted since it last fell
 	stands time.Duration // how long
 	again  bool          // it stands again after further requests
+	rest   string        // of the text of each page
 	wall   http.HandlerFunc
 
 	served int
@@ -76,7 +77,12 @@ func (s *walledSite) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // text returns what the page at path says: no two say the same.
-func (s *walledSite) text(path string) string { return "page " + inLetters(path) }
+func (s *walledSite) text(path string) string {
+	if path == "/" {
+		return "page /" // which isn't like the others, whatever these have in common
+	}
+	return "page " + inLetters(path) + s.rest
+}
 
 // inLetters returns text without digits, which numbers may have.
 func inLetters(text string) string {
