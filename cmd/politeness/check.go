@@ -28,7 +28,7 @@ Only robots.txt is fetched.
   -agent UA       User-Agent whose rules apply (default: USER_AGENT)
   -purpose LIST   train, ground, search: disallow pages that their site reserves
   -state DIR      use the blocks and robots.txt that a crawl saved in DIR
-  -private        also hosts whose names lead to private addresses
+  -private        check hosts whose names lead to private addresses, too
   -json           a line of JSON for each URL
 
   politeness check https://example.com/private/page

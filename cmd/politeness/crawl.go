@@ -44,8 +44,8 @@ Which pages:
   -exclude RE     follow no link that matches
   -sitemaps       begin with the pages in the sites' sitemaps, too
   -depth-first    follow the links of a page before other pages of its host
-  -traps HOW      filters and calendars without end: last (default), left
-                  or ignored, which is as they come
+  -traps HOW      filters and calendars without end: "last" (default) fetches
+                  them last, "left" not at all, "ignored" as they come
   -header FIELD   send 'Name: value' with each page, to the sites of start URLs
   -purpose LIST   train, ground, search: leave out pages that sites reserve
 

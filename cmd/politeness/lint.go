@@ -25,7 +25,7 @@ rules that apply to no crawler, and contradictions. A URL stands for the
 robots.txt of its site, "-" for standard input.
 
   -agent UA   User-Agent of the fetch
-  -private    also of hosts whose names lead to private addresses
+  -private    fetch from hosts whose names lead to private addresses, too
 
   politeness lint robots.txt
   politeness lint https://example.com

@@ -22,6 +22,10 @@ import (
 
 func main() {
 	every := flag.Duration("every", time.Hour, "`time` between two rounds")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: testing [-every TIME] URL...   fetches the URLs again and again, until Ctrl-C")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
