@@ -183,14 +183,19 @@ func TestDumpUnderLoad(t *testing.T) {
 	r := newRig(t, 3, Config{Limits: budget.Limits{Pages: limit}})
 	r.spend(0, 10, "a.example")
 	r.save()
+	restarted := make(chan error, 1)
 	go func() {
 		for r.spent.Load() < limit/2 {
 			time.Sleep(time.Millisecond)
 		}
 		r.server.Kill()
-		_ = r.server.Start()
+		restarted <- r.server.Start()
 	}()
 	r.finish(limit, limit, "a.example")
+	// The processes may have spent all before Start sees that the server answers.
+	if err := <-restarted; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestServerThatGoesBackInTime: the data is old, and the run_id is the same.

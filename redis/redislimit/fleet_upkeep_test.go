@@ -65,14 +65,15 @@ func TestAnOlderVersionThatNobodyUsesIsTakenOver(t *testing.T) {
 	l.mu.Lock()
 	l.deadAfter = 4 * time.Second
 	l.mu.Unlock()
+	var died time.Time // when the older version showed the last sign of life
 	for range 12 {
 		if _, err := l.Acquire(t.Context(), "a.example", 0); err == nil || !strings.Contains(err.Error(), "version 2") {
 			t.Fatalf("beside a process of version 2: %v", err)
 		}
+		died = time.Now()
 		alive()
 		time.Sleep(l.deadAfter / 10)
 	}
-	died := time.Now()
 	eventually(t, 10*time.Second, "the newer version starts", func() bool {
 		lease, err := l.Acquire(t.Context(), "a.example", 0)
 		if err == nil {
