@@ -315,11 +315,10 @@ func TestBodiesAreWhole(t *testing.T) {
 func TestRehearsalSaysWhatCouldNotBeFoundOut(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
-	closed := localsite.New(t, 0)
-	closed.Close()
+	closed := localsite.Closed(t)
 	args := []string{"crawl", "-agent", agent, "-n"}
-	polite(t, nil, append(args, closed.URL+"/")...).expect(t, 2, "?", "")
-	polite(t, nil, append(args, closed.URL+"/", s.URL+"/private/diary")...).expect(t, 2, "no ", "")
+	polite(t, nil, append(args, closed+"/")...).expect(t, 2, "?", "")
+	polite(t, nil, append(args, closed+"/", s.URL+"/private/diary")...).expect(t, 2, "no ", "")
 	polite(t, nil, append(args, s.URL+"/private/diary")...).expect(t, 1, "no ", "")
-	polite(t, nil, append(args, closed.URL+"/", s.URL+"/a")...).expect(t, 0, "yes", "")
+	polite(t, nil, append(args, closed+"/", s.URL+"/a")...).expect(t, 0, "yes", "")
 }

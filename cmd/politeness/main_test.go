@@ -214,12 +214,11 @@ func TestCheck(t *testing.T) {
 		t.Error("the pace isn't said of each URL:", r.out)
 	}
 	polite(t, nil, "check", "ht tp://example.com").expect(t, 2, "?", "")
-	closed := localsite.New(t, 0)
-	closed.Close()
-	polite(t, nil, "check", closed.URL).expect(t, 2, "?     robots.txt can't be fetched: network: dial tcp 127.0.0.1:", "")
-	polite(t, nil, "check", closed.URL).expect(t, 2, "; ask again at ", "")
-	polite(t, nil, "check", "-json", closed.URL).expect(t, 2, `"askAgain":"2`, "")
-	polite(t, nil, "check", closed.URL, s.URL+"/private/diary").expect(t, 2, "no ", "")
+	closed := localsite.Closed(t)
+	polite(t, nil, "check", closed).expect(t, 2, "?     robots.txt can't be fetched: network: dial tcp 127.0.0.1:", "")
+	polite(t, nil, "check", closed).expect(t, 2, "; ask again at ", "")
+	polite(t, nil, "check", "-json", closed).expect(t, 2, `"askAgain":"2`, "")
+	polite(t, nil, "check", closed, s.URL+"/private/diary").expect(t, 2, "no ", "")
 
 	r = polite(t, nil, "check", "-json", signals.URL+"/a", signals.URL+"/private/")
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")

@@ -129,12 +129,11 @@ func TestFailedHasALineForEachURL(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
 	s.Handle("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	closed := localsite.New(t, 0)
-	closed.Close()
+	closed := localsite.Closed(t)
 	dir := t.TempDir()
 	out, failed := filepath.Join(dir, "pages.jsonl"), filepath.Join(dir, "failed.jsonl")
 	polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-tries", "1", "-o", out, "-failed", failed,
-		s.URL+"/", s.URL+"/broken", closed.URL+"/").expect(t, 0, "", "")
+		s.URL+"/", s.URL+"/broken", closed+"/").expect(t, 0, "", "")
 	text, err := os.ReadFile(failed)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +141,7 @@ func TestFailedHasALineForEachURL(t *testing.T) {
 	for _, want := range []string{
 		`"url":"` + s.URL + `/private/diary","time":"20`, `"outcome":"disallowed"`, `"from":"` + s.URL + `/"`,
 		`"url":"` + s.URL + `/broken"`, `"outcome":"refused","status":503`,
-		`"url":"` + closed.URL + `/"`, `"outcome":"unreachable"`, "connection refused",
+		`"url":"` + closed + `/"`, `"outcome":"unreachable"`, "connection refused",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in\n%s", want, text)
@@ -193,13 +192,12 @@ func TestCrawlSaysWhichAnswerItWaitsFor(t *testing.T) {
 // TestDeadHostIsNotCalledDisallowed by the command: that word is for a rule of robots.txt.
 func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
 	t.Parallel()
-	closed := localsite.New(t, 0)
-	closed.Close()
+	closed := localsite.Closed(t)
 	failed := filepath.Join(t.TempDir(), "failed.jsonl")
-	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-tries", "1", "-failed", failed, closed.URL+"/")
-	r.expect(t, 1, "", "not sent      "+closed.URL+"/: no robots.txt (network: dial tcp 127.0.0.1:")
+	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-tries", "1", "-failed", failed, closed+"/")
+	r.expect(t, 1, "", "not sent      "+closed+"/: no robots.txt (network: dial tcp 127.0.0.1:")
 	text, err := os.ReadFile(failed)
-	for _, said := range []string{r.errs, polite(t, nil, "check", closed.URL+"/").out, string(text)} {
+	for _, said := range []string{r.errs, polite(t, nil, "check", closed+"/").out, string(text)} {
 		if err != nil || said == "" || strings.Contains(strings.ToLower(said), "disallowed") || strings.Contains(said, "REFUSED") {
 			t.Errorf("%v\n%s", err, said)
 		}

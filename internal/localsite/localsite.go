@@ -7,6 +7,7 @@ package localsite
 import (
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -81,6 +82,24 @@ func NewTLS(t testing.TB, crawlDelay time.Duration) *Site {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Closed returns the URL of a site on which nobody listens while the test runs. The port of a server
+// that was closed is free, and another program may get it.
+func Closed(t testing.TB) (url string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	// The port from which a connection comes is taken until that is closed.
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return "http://" + conn.LocalAddr().String()
 }
 
 func (s *Site) start(serve func(http.Handler) *httptest.Server) *Site {

@@ -2,6 +2,7 @@ package localsite_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -89,5 +90,20 @@ func TestMostInFlight(t *testing.T) {
 	<-done
 	if n := s.MostInFlight(); n != 2 {
 		t.Errorf("%d in flight, not 2", n)
+	}
+}
+
+// TestNobodyListensOnAClosedSite, and nobody can.
+func TestNobodyListensOnAClosedSite(t *testing.T) {
+	url := localsite.Closed(t)
+	resp, err := http.Get(url)
+	if err == nil {
+		resp.Body.Close()
+		t.Errorf("it answers: %s", resp.Status)
+	}
+	l, err := net.Listen("tcp", strings.TrimPrefix(url, "http://"))
+	if err == nil {
+		l.Close()
+		t.Error("another program may have its port")
 	}
 }

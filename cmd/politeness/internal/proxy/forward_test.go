@@ -197,15 +197,6 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 	}
 }
 
-// closedPort returns the address of a port at which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	l.Close()
-	return l.Addr().String()
-}
-
 // hangingUp returns the URL of a server that does so, but for robots.txt if that is wanted.
 func hangingUp(t *testing.T, robots bool) string {
 	t.Helper()
@@ -260,7 +251,7 @@ func TestADeadSiteIsNoQueue(t *testing.T) {
 		status                 int
 	}{
 		{"a name that doesn't exist", "http://nothing.invalid", "dns_error", "no site of this name", 502},
-		{"a port that refuses", "http://" + closedPort(t), "connection_refused", "no server listens", 502},
+		{"a port that refuses", localsite.Closed(t), "connection_refused", "no server listens", 502},
 		{"an expired certificate", expired(t), "tls_certificate_error", "isn't valid", 502},
 		{"no TLS", "https://" + strings.TrimPrefix(hangingUp(t, true), "http://"), "tls_protocol_error", "TLS", 502},
 		{"no HTTP", "http://" + talksNoHTTP.Addr().String(), "http_protocol_error", "isn't HTTP", 502},

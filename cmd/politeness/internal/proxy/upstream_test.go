@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // TestTargetsPassAnUpstreamProxyByteForByte: it reads the host in front of the path, for http.
@@ -35,7 +37,7 @@ func TestADeadUpstreamProxyIsNoDeadSite(t *testing.T) {
 	refusing := newLineSite(t, "", false)
 	refusing.status = "407 Proxy Authentication Required"
 	for name, test := range map[string]struct{ upstream, words string }{
-		"nobody listens": {closedPort(t), "the other proxy behind this one can't be reached"},
+		"nobody listens": {strings.TrimPrefix(localsite.Closed(t), "http://"), "the other proxy behind this one can't be reached"},
 		"a login":        {refusing.address, "the other proxy behind this one has refused: 407 Proxy Authentication Required"},
 	} {
 		base := Base()

@@ -24,11 +24,11 @@ func TestWordsBehindTheStatus(t *testing.T) {
 	chunked := oddSite(t, "HTTP/1.1 200 Very Well\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+piece+piece+"0\r\n\r\n")
 	odd := oddSite(t, "HTTP/1.1 200 Very Well\r\nConnection: close\r\nContent-Length: 24\r\n\r\nHTTP/1.1 400 Bad\r\n\r\nabcd")
 	for target, want := range map[string]string{
-		s.URL + "/private/x":            "403 Disallowed by robots.txt",
-		s.URL + "/a":                    "200 OK",
-		odd + "/odd":                    "200 Very Well",
-		chunked + "/odd":                "200 Very Well",
-		"http://" + closedPort(t) + "/": "502 Bad Gateway, no server listens on this port of the site",
+		s.URL + "/private/x":      "403 Disallowed by robots.txt",
+		s.URL + "/a":              "200 OK",
+		odd + "/odd":              "200 Very Well",
+		chunked + "/odd":          "200 Very Well",
+		localsite.Closed(t) + "/": "502 Bad Gateway, no server listens on this port of the site",
 	} {
 		conn := call(t, proxy)
 		for range 2 { // the second one by the same connection
