@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -100,6 +101,7 @@ type tree struct {
 	pages int
 
 	mu       sync.Mutex
+	conns    int // open connections
 	asked    map[string]int
 	wrong    []string        // what was wrong with requests
 	first    chan struct{}   // closed at the next request
@@ -111,9 +113,49 @@ type tree struct {
 func newTree(t *testing.T, pages int) *tree {
 	s := &tree{pages: pages, asked: make(map[string]int)}
 	s.kill(nil)
-	s.Server = httptest.NewServer(s)
+	s.Server = httptest.NewUnstartedServer(s)
+	s.Config.ConnState = s.count
+	s.Start()
 	t.Cleanup(s.Close)
 	return s
+}
+
+// count counts the open connections.
+func (s *tree) count(_ net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.conns++
+	case http.StateClosed, http.StateHijacked:
+		s.conns--
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// settle waits until all is served that a dead process has sent. A busy machine would take it for
+// requests of the next process.
+func (s *tree) settle(t *testing.T) {
+	t.Helper()
+	// Connections are accepted in their order, so those of before are counted when this one has an answer.
+	last := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := last.Get(s.URL + "/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.conns
+	}
+	for end := time.Now().Add(time.Minute); open() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("a dead process has %d connections", open())
+		}
+	}
 }
 
 // url returns the URL of a page.
@@ -298,6 +340,9 @@ func killLosesNoPage(t *testing.T, env string) {
 		if life(150*time.Millisecond) != nil {
 			killed++
 		}
+		for _, s := range sites {
+			s.settle(t)
+		}
 		done := doneIn(t, filepath.Join(dir, "urls.db"))
 		for _, s := range sites {
 			flying, rest := s.kill(done)
@@ -310,6 +355,7 @@ func killLosesNoPage(t *testing.T, env string) {
 	}
 	again := 0
 	for _, s := range sites {
+		s.settle(t)
 		if len(s.asked) != pages {
 			t.Errorf("%d of %d pages were asked for", len(s.asked), pages)
 		}
