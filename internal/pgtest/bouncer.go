@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/freeport"
 )
 
 // A Bouncer is a running pgbouncer before a Server.
@@ -17,6 +19,7 @@ type Bouncer struct {
 	URL string // of the server's database through it, as clients take it
 
 	dir   string
+	port  *freeport.Port
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when cmd has ended
 	log   *bytes.Buffer // output; read it when cmd has ended
@@ -57,18 +60,20 @@ func StartBouncer(ctx context.Context, s *Server, mode string) (*Bouncer, error)
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := freeport.Keep()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	conf := filepath.Join(dir, "pgbouncer.ini")
-	text := fmt.Sprintf(bouncerConf, s.port, port, mode)
+	text := fmt.Sprintf(bouncerConf, s.port.Addr.Port, port.Addr.Port, mode)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		port.Close()
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	b := &Bouncer{
-		URL:   fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port),
+		URL:   fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", port.Addr),
 		dir:   dir,
+		port:  port,
 		ended: make(chan struct{}),
 		log:   new(bytes.Buffer),
 	}
@@ -78,13 +83,14 @@ func StartBouncer(ctx context.Context, s *Server, mode string) (*Bouncer, error)
 	b.cmd.Stdout = b.log
 	b.cmd.Stderr = b.log
 	if err := b.cmd.Start(); err != nil {
+		port.Close()
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	go func() {
 		_ = b.cmd.Wait()
 		close(b.ended)
 	}()
-	if err := b.ready(ctx, fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+	if err := b.ready(ctx, port.Addr.String()); err != nil {
 		return nil, errors.Join(err, b.Stop())
 	}
 	return b, nil
@@ -111,5 +117,6 @@ func (b *Bouncer) ready(ctx context.Context, addr string) error {
 func (b *Bouncer) Stop() error {
 	_ = b.cmd.Process.Signal(os.Kill)
 	<-b.ended
+	b.port.Close()
 	return os.RemoveAll(b.dir)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/freeport"
 )
 
 // A Server is a running Postgres.
@@ -22,7 +23,7 @@ type Server struct {
 	URL string // of its database, as clients take it
 
 	bin, dir string
-	port     int
+	port     *freeport.Port
 	args     []string
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when cmd has ended
@@ -53,6 +54,7 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	}
 	err = server.start(ctx, user)
 	if err != nil {
+		server.letGo()
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return server, nil
@@ -70,7 +72,8 @@ func (s *Server) start(ctx context.Context, user account) error {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	for range 4 { // another program may take the port
-		s.port, err = freePort(ctx)
+		s.letGo()
+		s.port, err = freeport.Keep()
 		if err == nil {
 			err = s.run(ctx, user)
 		}
@@ -79,6 +82,14 @@ func (s *Server) start(ctx context.Context, user account) error {
 		}
 	}
 	return err
+}
+
+// letGo lets others have the port.
+func (s *Server) letGo() {
+	if s.port != nil {
+		s.port.Close()
+		s.port = nil
+	}
 }
 
 // programs returns the directory with the programs of a server.
@@ -109,18 +120,11 @@ func programs() (string, error) {
 	return "", errMissing
 }
 
-func freePort(ctx context.Context) (int, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return ln.Addr().(*net.TCPAddr).Port, ln.Close()
-}
-
 // run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context, user account) error {
+	port := strconv.Itoa(s.port.Addr.Port)
 	args := append([]string{
-		"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port), "-k", "",
+		"-D", filepath.Join(s.dir, "data"), "-p", port, "-k", "",
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200",
 	}, s.args...)
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin, "postgres"), args...)
@@ -138,10 +142,10 @@ func (s *Server) run(ctx context.Context, user account) error {
 		_ = s.cmd.Wait()
 		close(ended)
 	}()
-	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port)
 	for {
 		ready := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"),
-			"-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
+			"-q", "-h", "127.0.0.1", "-p", port, "-U", "postgres")
 		if ready.Run() == nil {
 			return nil
 		}
@@ -172,6 +176,7 @@ func (s *Server) Restart(ctx context.Context) error {
 // Stop ends the server and removes its data.
 func (s *Server) Stop() error {
 	s.end(quit)
+	s.letGo()
 	return os.RemoveAll(s.dir)
 }
 

@@ -77,25 +77,3 @@ func TestProxyHoldsDeliversAndReplays(t *testing.T) {
 		t.Errorf("the reply after it: %q", got)
 	}
 }
-
-// TestAServerKeepsItsPortUntilClose, also while it is killed: no server of another test takes it.
-func TestAServerKeepsItsPortUntilClose(t *testing.T) {
-	s, _, err := newServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	take := func() error {
-		kept, err := net.ListenPacket("udp", s.Addr)
-		if err != nil {
-			return err
-		}
-		return kept.Close()
-	}
-	if take() == nil {
-		t.Error("another server may take the port")
-	}
-	s.Close()
-	if err := take(); err != nil {
-		t.Errorf("after Close: %v", err)
-	}
-}

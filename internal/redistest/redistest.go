@@ -6,13 +6,14 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/freeport"
 )
 
 // A Server is one redis-server process. It keeps nothing on disk.
@@ -22,7 +23,7 @@ type Server struct {
 	dir  string
 	args []string
 	cmd  *exec.Cmd
-	kept net.PacketConn // see freeAddr
+	port *freeport.Port
 }
 
 // executable returns the path of the server: POLITENESS_REDIS_SERVER, such as that of another
@@ -98,37 +99,16 @@ func New(t testing.TB, args ...string) *Server {
 // newServer returns a Server on a free port of the loopback interface, with a folder and without a
 // command line.
 func newServer() (_ *Server, port int, err error) {
-	addr, kept, err := freeAddr()
+	kept, err := freeport.Keep()
 	if err != nil {
 		return nil, 0, err
 	}
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
-		_ = kept.Close()
+		kept.Close()
 		return nil, 0, err
 	}
-	return &Server{Addr: addr.String(), dir: dir, kept: kept}, addr.Port, nil
-}
-
-// freeAddr returns a free address of the loopback interface. Its port is none that a system gives
-// to connections, of which one could take it before the server does; nor is the port of its bus in
-// a cluster, 10,000 above. A server that is starting, or was killed, has no port, and another test
-// could get the same one. So each holds the UDP port of that number until kept is closed.
-func freeAddr() (_ *net.TCPAddr, kept net.PacketConn, err error) {
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(10_000))
-		kept, err = net.ListenPacket("udp", addr)
-		if err != nil {
-			continue
-		}
-		var ln net.Listener
-		ln, err = net.Listen("tcp", addr)
-		if err == nil {
-			return ln.Addr().(*net.TCPAddr), kept, ln.Close()
-		}
-		_ = kept.Close()
-	}
-	return nil, nil, err
+	return &Server{Addr: kept.Addr.String(), dir: dir, port: kept}, kept.Addr.Port, nil
 }
 
 // Start starts the process again after a Kill: it is empty then.
@@ -181,6 +161,6 @@ func (s *Server) Close() {
 	if s.cmd != nil && s.cmd.Process != nil {
 		s.Kill()
 	}
-	_ = s.kept.Close()
+	s.port.Close()
 	_ = os.RemoveAll(s.dir)
 }

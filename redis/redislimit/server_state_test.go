@@ -66,7 +66,7 @@ func TestAWarmStartIsTwoScripts(t *testing.T) {
 				turn.Observe(hostlimit.Outcome{Status: 200})
 				time.Sleep(5 * time.Millisecond) // the body
 				turn.Release()
-				time.Sleep(20 * time.Millisecond)
+				answered(t, l)
 				all = append(all, count.calls.Load())
 			}
 			slices.Sort(all)
@@ -288,28 +288,22 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 // newCluster starts a Redis Cluster of two nodes, and returns their addresses.
 func newCluster(t *testing.T) (nodes []*redistest.Server, addrs []string) {
 	t.Helper()
-	var ports []string // of the bus between them
 	for range 2 {
-		bus, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := fmt.Sprint(bus.Addr().(*net.TCPAddr).Port)
-		_ = bus.Close()
-		s := ownServer(t, "--cluster-enabled", "yes", "--cluster-port", port)
+		s := ownServer(t, "--cluster-enabled", "yes") // its bus has a port that freeport leaves out
 		client := newClient(t, s)
 		first, last := 0, 8191
 		if len(nodes) > 0 {
 			first, last = 8192, 16383
-			host, p, _ := net.SplitHostPort(addrs[0])
-			if err := client.Do(t.Context(), "CLUSTER", "MEET", host, p, ports[0]).Err(); err != nil {
+			host, port, _ := net.SplitHostPort(addrs[0])
+			if err := client.ClusterMeet(t.Context(), host, port).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := client.ClusterAddSlotsRange(t.Context(), first, last).Err(); err != nil {
 			t.Fatal(err)
 		}
-		nodes, addrs, ports = append(nodes, s), append(addrs, s.Addr), append(ports, port)
+		nodes = append(nodes, s)
+		addrs = append(addrs, s.Addr)
 	}
 	for _, s := range nodes {
 		client := newClient(t, s)
