@@ -49,6 +49,7 @@ func crawler(ctx context.Context, dir string, urls []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1) // on a busy machine several would keep each other out for longer than busy_timeout
 	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS page (url TEXT PRIMARY KEY, data TEXT NOT NULL)"); err != nil {
 		return err
 	}
