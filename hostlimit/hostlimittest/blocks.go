@@ -143,19 +143,27 @@ func probeRefused(s *scene) {
 }
 
 func earlierRefusal(s *scene) {
-	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
-	a := s.take()
-	b := s.take()
-	c := s.take()
-	d := s.take()
-	first := s.answer(a, 429, 4*tick)
-	second := s.answer(b, 429, 12*tick)
-	if !second.Blocked || second.Refusals != 1 || !second.Until.After(first.Until) {
-		s.Errorf("a second refusal, of which the block is longer, did %+v after %+v", second, first)
-	}
-	if third := s.answer(c, 429, tick); third.Blocked || third.Refusals != 1 || !third.Until.Equal(second.Until) {
-		s.Errorf("a third refusal, of which the block is shorter, did %+v after %+v", third, second)
-	}
+	var d *turn
+	var second hostlimit.Effect
+	s.insist(func() (fault string) {
+		s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
+		a := s.take()
+		b := s.take()
+		c := s.take()
+		d = s.take()
+		stay := tick << (2 * s.tries) // the third answer comes before the end of the second block
+		first := s.answer(a, 429, 4*stay)
+		second = s.answer(b, 429, 12*stay)
+		if !second.Blocked || second.Refusals != 1 || !second.Until.After(first.Until) {
+			s.Errorf("a second refusal, of which the block is longer, did %+v after %+v", second, first)
+		}
+		third := s.answer(c, 429, stay)
+		if third.Blocked || third.Refusals != 1 || !third.Until.Equal(second.Until) {
+			s.done(d)
+			return fmt.Sprintf("a third refusal, of which the block is shorter, did %+v after %+v", third, second)
+		}
+		return ""
+	})
 	t := s.take()
 	if !t.Probe || t.Start.Before(second.Until) {
 		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, second.Until)
