@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,22 +176,44 @@ func TestCrawlGoesOnAfterAKill(t *testing.T) {
 func TestCrawlWaitsForItsState(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
+	begun := make(chan bool, 1)
+	answer := make(chan bool)
+	end := sync.OnceFunc(func() { close(answer) }) // of the first run
+	t.Cleanup(end)
+	s.Handle("/held", func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-answer
+	})
 	dir := t.TempDir()
 	args := []string{
-		"crawl", "-agent", agent, "-delay", "300ms", "-follow", "none", "-state", filepath.Join(dir, "state"),
+		"crawl", "-agent", agent, "-delay", "10ms", "-follow", "none", "-state", filepath.Join(dir, "state"),
 		"-evidence", filepath.Join(dir, "log.jsonl"),
 	}
-	first := prepare(t, nil, append(args, s.URL+"/a", s.URL+"/b", s.URL+"/c", s.URL+"/d")...)
+	first := prepare(t, nil, append(args, s.URL+"/held")...)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); len(s.Visits()) < 2 && time.Since(began) < time.Minute; {
-		time.Sleep(5 * time.Millisecond)
-	}
+	<-begun
 	polite(t, nil, append(args, s.URL+"/e")...).expect(t, 4, "", "process ")
-	// localsite has no such page: no matter, it was asked for.
-	second := polite(t, nil, append(args, "-wait-state", "1m", s.URL+"/e")...)
-	second.expect(t, 0, "", "waiting for -state ")
+	second := prepare(t, nil, append(args, "-wait-state", "1m", s.URL+"/e")...)
+	errs, err := second.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waits := false
+	for lines := bufio.NewScanner(errs); lines.Scan(); {
+		if strings.Contains(lines.Text(), "waiting for -state ") {
+			waits = true
+			end()
+		}
+	}
+	if err := second.Wait(); err != nil || !waits {
+		t.Errorf("the second run waits: %t, %v", waits, err)
+	}
+	end()
 	if err := first.Wait(); err != nil {
 		t.Error(err)
 	}

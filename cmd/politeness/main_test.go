@@ -436,13 +436,14 @@ func launchProxy(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, pro
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait() // its status is asked below
+	}()
 	end = sync.OnceValue(func() int {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := <-exited; err != nil {
-			t.Log(err) // which says no more than the exit code
-		}
+		<-exited
 		return cmd.ProcessState.ExitCode()
 	})
 	t.Cleanup(func() { end() })
@@ -450,8 +451,8 @@ func launchProxy(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, pro
 	case first := <-said.got:
 		first, _, _ = strings.Cut(first, "\n")
 		_, proxy, _ = strings.Cut(first, "http_proxy=")
-	case err := <-exited:
-		t.Fatal(err)
+	case <-exited:
+		t.Fatal(cmd.ProcessState)
 	}
 	if proxy == "" {
 		t.Fatal("the proxy doesn't say where it is")

@@ -66,13 +66,34 @@ func run(t *testing.T, p *Proxy, l net.Listener) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- p.serve(ctx, l, t.Output()) }()
+	messages := &output{to: t.Output()}
+	go func() { done <- p.serve(ctx, l, messages) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
+		messages.end()
 	})
+}
+
+// An output is that of a test until its end: the goroutine of a tunnel that broke off in its handshake
+// may speak later, and a test's own output panics then.
+type output struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.to.Write(p)
+}
+
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.to = io.Discard
 }
 
 // start serves a proxy with an authority on loopback.
