@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -99,7 +100,7 @@ func TestASlotSurvivesALossWhileItsProcessHangs(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t)
 	post := new(courier)
-	fleet := newFleet(t, s, Config{Limits: oneSlot}, 2, post)
+	fleet := hastyFleet(t, s, Config{Limits: oneSlot}, 2, post)
 	for _, l := range fleet {
 		l.mu.Lock()
 		l.quarantine = quarantineOf(l.patience)
@@ -439,54 +440,42 @@ func TestAProcessThatWakesStartsNothingOnALostLease(t *testing.T) {
 // however many wait there.
 func TestFirstComeFirstServedOverProcesses(t *testing.T) {
 	t.Parallel()
+	w := newWorld(t, "7")
 	for name, hold := range map[string]time.Duration{"for the delay": 0, "for a slot": 60 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const waiters = 12
 			limits := hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: 60 * time.Millisecond}}
 			if hold > 0 {
 				limits = hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}
 			}
-			fleet := newFleet(t, shared, Config{Limits: limits}, 3)
-			order := func(key string) (order []int) {
-				for _, l := range fleet {
-					settle(t, l, key)
-				}
-				before := acquire(t, fleet[0], key, 0)
+			w.reset()
+			w.t = t
+			synctest.Test(t, func(t *testing.T) { // a busy machine brings the calls of two processes in another order
+				fleet := []*Limiter{w.settled(limits), w.settled(limits), w.settled(limits)}
+				before := acquire(t, fleet[0], "b.example", 0)
 				var mu sync.Mutex
+				var order []int
 				var wg sync.WaitGroup
 				for i, process := range []int{0, 0, 1, 0, 0, 1, 2, 2, 1, 0, 2, 0} {
-					came := make(chan bool)
 					wg.Go(func() {
-						close(came)
-						turn := acquire(t, fleet[process], key, 0)
+						turn := acquire(t, fleet[process], "b.example", 0)
 						mu.Lock()
 						order = append(order, i)
 						mu.Unlock()
 						time.Sleep(hold)
 						turn.Release()
 					})
-					<-came
 					time.Sleep(20 * time.Millisecond)
 				}
 				before.Release()
 				wg.Wait()
-				return order
-			}
-			// On a busy machine the calls of two processes may come in another order.
-			var had []int
-			for i := range 3 {
-				if had = order(fmt.Sprintf("%d.example", i)); slices.IsSorted(had) && len(had) == waiters {
-					return
+				if !slices.IsSorted(order) || len(order) != 12 {
+					t.Errorf("served in the order %v", order)
 				}
-			}
-			t.Errorf("served in the order %v", had)
+				w.end(name, limits.Concurrency, fleet...)
+			})
 		})
 	}
 }
-
-// patience is that of a client which waits for longer than Shutdown and a busy machine together.
-const patience = 30 * time.Second
 
 // TestCloseEndsInTime also where the server says nothing.
 func TestCloseEndsInTime(t *testing.T) {

@@ -131,7 +131,7 @@ func TestAnIdleProcessOfAClusterCallsSeldom(t *testing.T) {
 	t.Parallel()
 	nodes, addrs := newCluster(t)
 	fleet := func() *Limiter {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: time.Second})
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: patience})
 		t.Cleanup(func() { _ = client.Close() })
 		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute}}, quarantine, born())
 		if err != nil {

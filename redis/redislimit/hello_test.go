@@ -35,7 +35,7 @@ func TestProcessesThatDifferAreNamed(t *testing.T) {
 				database int
 				delay    time.Duration
 			}{{0, time.Millisecond}, {tt.database, tt.delay}} {
-				client := redis.NewClient(&redis.Options{Addr: s.Addr, DB: c.database, ReadTimeout: time.Second})
+				client := redis.NewClient(&redis.Options{Addr: s.Addr, DB: c.database, ReadTimeout: patience})
 				t.Cleanup(func() { _ = client.Close() })
 				l, err := newLimiter(Config{
 					Client: client, Name: fmt.Sprint("crawler ", i), OnFailure: seen[i].add,
@@ -109,7 +109,7 @@ func TestCheckSaysWhatTheACLForbids(t *testing.T) {
 		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user}, anys(append(all[:len(all):len(all)], rules...))...)...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: user, Password: "secret", ReadTimeout: time.Second})
+		client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: user, Password: "secret", ReadTimeout: patience})
 		defer client.Close()
 		l, err := newLimiter(Config{Client: client}, 0, born())
 		if err != nil {

@@ -286,7 +286,9 @@ func TestEachChangeOfABlockIsSavedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		quickest = min(quickest, time.Since(began))
-		if d := saved(t, dir, "a.example"); d.BlockedUntil.Sub(c.end).Abs() > time.Second/4 || d.Cause != "by hand: "+c.cause {
+		// The server's clock is known to within the time of a reply, which is long on a busy machine.
+		known := max(time.Second/4, quickest)
+		if d := saved(t, dir, "a.example"); d.BlockedUntil.Sub(c.end).Abs() > known || d.Cause != "by hand: "+c.cause {
 			t.Errorf("until %v by %q, want %v by %q", d.BlockedUntil, d.Cause, c.end, c.cause)
 		}
 		time.Sleep(2 * heartbeat)

@@ -56,6 +56,41 @@ func TestAGapIsNoLongerByItsWindow(t *testing.T) {
 	}
 }
 
+// TestAFleetTakesTurns: of processes with as many requests each, none starts more than another.
+func TestAFleetTakesTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "8")
+	w.reset()
+	w.t = t
+	synctest.Test(t, func(t *testing.T) {
+		limits := hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 20 * time.Millisecond, Adaptive: hostlimit.Fixed}}
+		var fleet []*Limiter
+		for range 8 {
+			fleet = append(fleet, w.settled(limits))
+		}
+		w.starts = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(6*time.Second, cancel) // a deadline would have turns refused that come after it
+		var wg sync.WaitGroup
+		for i := range 2 * len(fleet) {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					w.fetch(ctx, fleet[i/2], time.Millisecond, hostlimit.Outcome{Status: 200}, false)
+				}
+			})
+		}
+		wg.Wait()
+		starts := make([]int, len(fleet))
+		for _, s := range w.starts {
+			starts[slices.Index(fleet, s.by)]++
+		}
+		if slices.Max(starts)-slices.Min(starts) > 2 || slices.Min(starts) < 30 {
+			t.Errorf("starts of each process: %v", starts)
+		}
+		w.end("turns", 2, fleet...)
+	})
+}
+
 // TestOthersComeWhenAStartIsOwedLess than it was when they asked: a quicker answer has come meanwhile.
 func TestOthersComeWhenAStartIsOwedLess(t *testing.T) {
 	t.Parallel()

@@ -18,12 +18,7 @@ func sharing(t *testing.T, s *redistest.Server) hostlimittest.New {
 	var before sync.Map // the last Limiter of each test
 	return func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
 		if l, ok := before.Load(t); ok {
-			l, p := l.(*Limiter), l.(*Limiter).parts[0]
-			eventually(t, 10*time.Second, "the calls of the process before are answered", func() bool {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				return p.timer == nil && p.sent.underWay == 0
-			})
+			answered(t, l.(*Limiter))
 		}
 		l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: cfg}, 0, born())
 		if err != nil {
@@ -33,6 +28,17 @@ func sharing(t *testing.T, s *redistest.Server) hostlimittest.New {
 		before.Store(t, l)
 		return l
 	}
+}
+
+// answered waits until a process has nothing to tell that can't wait, and all its calls are answered.
+func answered(t testing.TB, l *Limiter) {
+	t.Helper()
+	p := l.parts[0]
+	eventually(t, 10*time.Second, "the calls of a process are answered", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return p.timer == nil && p.sent.underWay == 0
+	})
 }
 
 func TestPromises(t *testing.T) {

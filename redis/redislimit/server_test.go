@@ -15,7 +15,7 @@ import (
 	"github.com/go-politeness/politeness/internal/redistest"
 )
 
-// quarantine is that of a client with the timeouts of these tests.
+// quarantine is that of a hasty client.
 const quarantine = 2 * time.Second
 
 // shared is the server of the tests that don't harm it.
@@ -45,9 +45,20 @@ func ownServer(t *testing.T, args ...string) *redistest.Server {
 	return redistest.New(t, args...)
 }
 
+// patience is that of a client which waits for longer than Shutdown and a busy machine together.
+const patience = 30 * time.Second
+
+// hasty is that of a client which gives up calls, and of those of the workers.
+const hasty = time.Second
+
 func newClient(t testing.TB, s *redistest.Server) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Second})
+	return clientWith(t, s, patience)
+}
+
+func clientWith(t testing.TB, s *redistest.Server, timeout time.Duration) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: timeout})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -58,14 +69,25 @@ func newTest(t testing.TB, s *redistest.Server, limits hostlimit.Config) *Limite
 	return newFleet(t, s, Config{Limits: limits}, 1)[0]
 }
 
-// newFleet returns n Limiters as of n processes. Hooks are for their clients, one each:
-// a client that is in use takes none.
+// newFleet returns n Limiters as of n processes, which wait for an answer as long as a busy machine
+// takes. Hooks are for their clients, one each: a client that is in use takes none.
 func newFleet(t testing.TB, s *redistest.Server, c Config, n int, hooks ...redis.Hook) []*Limiter {
+	t.Helper()
+	return fleetWith(t, s, c, n, patience, hooks)
+}
+
+// hastyFleet is newFleet for tests of calls that are given up.
+func hastyFleet(t testing.TB, s *redistest.Server, c Config, n int, hooks ...redis.Hook) []*Limiter {
+	t.Helper()
+	return fleetWith(t, s, c, n, hasty, hooks)
+}
+
+func fleetWith(t testing.TB, s *redistest.Server, c Config, n int, timeout time.Duration, hooks []redis.Hook) []*Limiter {
 	t.Helper()
 	c.Prefix = "test:" + t.Name() + fmt.Sprint(time.Now().UnixNano()) + ":"
 	var fleet []*Limiter
 	for i := range n {
-		client := newClient(t, s)
+		client := clientWith(t, s, timeout)
 		if i < len(hooks) {
 			client.AddHook(hooks[i])
 		}

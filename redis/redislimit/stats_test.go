@@ -19,9 +19,10 @@ func TestStatsTellWhatWasDone(t *testing.T) {
 	l := newFleet(t, s, Config{Limits: oneSlot}, 1)[0]
 	held := acquire(t, l, "a.example", 0)
 	_, _ = l.Acquire(t.Context(), "a.example", 0)
+	acquire(t, l, "slow.example", 8*time.Second).Release() // no slot is waited for there
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	_, _ = l.Acquire(ctx, "a.example", 0)
+	_, _ = l.Acquire(ctx, "slow.example", 8*time.Second)
 	held.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
 	_, _ = l.Acquire(t.Context(), "a.example", 0)
 	st := l.Stats()

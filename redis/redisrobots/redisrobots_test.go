@@ -289,13 +289,16 @@ func TestServerComesBack(t *testing.T) {
 	server := redistest.New(t)
 	store := newStore(t, server.Addr, "")
 	server.Kill()
+	lost := time.Now()
 	if _, _, err := store.Load(t.Context(), origin); err == nil || errors.Is(err, ErrUnavailable) {
 		t.Fatalf("err = %v", err)
 	}
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := store.Load(t.Context(), origin); !errors.Is(err, ErrUnavailable) {
+	_, _, err := store.Load(t.Context(), origin)
+	isOver := time.Since(lost) >= pause // on a busy machine
+	if !errors.Is(err, ErrUnavailable) && !isOver {
 		t.Errorf("err = %v", err)
 	}
 	for end := time.Now().Add(pause + 20*time.Second); ; time.Sleep(100 * time.Millisecond) {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,13 +146,28 @@ func TestCommandSteersAFleet(t *testing.T) {
 		lease.Release()
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	watch := exec.CommandContext(ctx, binary, "-redis", server.Addr, "-prefix", "fleet:", "watch", "-every", "100ms")
-	watch.Cancel = func() error { return watch.Process.Signal(os.Interrupt) }
-	time.AfterFunc(2*time.Second, cancel)
-	watched, _ := watch.Output()
-	if n := strings.Count(string(watched), "b.example"); n < 2 || watch.ProcessState.ExitCode() != exitOK {
-		t.Errorf("watch, status %d, has shown the host %d times:\n%s", watch.ProcessState.ExitCode(), n, watched)
+	watch := exec.CommandContext(t.Context(), binary, "-redis", server.Addr, "-prefix", "fleet:", "watch", "-every", "100ms")
+	watched, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for lines := bufio.NewScanner(watched); lines.Scan(); {
+		if !strings.Contains(lines.Text(), "b.example") {
+			continue
+		}
+		if shown++; shown != 2 {
+			continue
+		}
+		if err := watch.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := watch.Wait(); err != nil || shown < 2 {
+		t.Errorf("watch has shown the host %d times, %v", shown, err)
 	}
 
 	server.Kill()
