@@ -3,6 +3,7 @@
 package freeport
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -19,17 +20,18 @@ type Port struct {
 // could take it before the server does; nor is the port 10,000 above, of the bus of a Redis in a
 // cluster. A server that is starting, or was killed, has no port, and another test could get the same
 // one. So a Port holds the UDP port of that number.
-func Keep() (*Port, error) {
+func Keep(ctx context.Context) (*Port, error) {
+	var config net.ListenConfig
 	var err error
 	for range 100 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(10_000))
 		var kept net.PacketConn
-		kept, err = net.ListenPacket("udp", addr)
+		kept, err = config.ListenPacket(ctx, "udp", addr)
 		if err != nil {
 			continue
 		}
 		var ln net.Listener
-		ln, err = net.Listen("tcp", addr)
+		ln, err = config.Listen(ctx, "tcp", addr)
 		if err == nil {
 			return &Port{ln.Addr().(*net.TCPAddr), kept}, ln.Close()
 		}

@@ -7,7 +7,7 @@ import (
 
 // TestAPortIsKeptUntilClose, also while no server has it: no other test gets it.
 func TestAPortIsKeptUntilClose(t *testing.T) {
-	port, err := Keep()
+	port, err := Keep(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

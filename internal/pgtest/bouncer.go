@@ -60,7 +60,7 @@ func StartBouncer(ctx context.Context, s *Server, mode string) (*Bouncer, error)
 	if err != nil {
 		return nil, err
 	}
-	port, err := freeport.Keep()
+	port, err := freeport.Keep(ctx)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -73,7 +73,7 @@ func (s *Server) start(ctx context.Context, user account) error {
 	}
 	for range 4 { // another program may take the port
 		s.letGo()
-		s.port, err = freeport.Keep()
+		s.port, err = freeport.Keep(ctx)
 		if err == nil {
 			err = s.run(ctx, user)
 		}

@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"bufio"
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -99,7 +100,7 @@ func New(t testing.TB, args ...string) *Server {
 // newServer returns a Server on a free port of the loopback interface, with a folder and without a
 // command line.
 func newServer() (_ *Server, port int, err error) {
-	kept, err := freeport.Keep()
+	kept, err := freeport.Keep(context.Background())
 	if err != nil {
 		return nil, 0, err
 	}
