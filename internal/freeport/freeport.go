@@ -1,5 +1,5 @@
-// Package freeport finds ports of the loopback interface for the servers that tests start as processes
-// of their own.
+// Package freeport finds ports of the loopback interface for the servers that tests start as
+// processes of their own.
 package freeport
 
 import (
@@ -16,10 +16,10 @@ type Port struct {
 	kept net.PacketConn
 }
 
-// Keep returns a free port of 127.0.0.1. It is none that a system gives to connections, of which one
-// could take it before the server does; nor is the port 10,000 above, of the bus of a Redis in a
-// cluster. A server that is starting, or was killed, has no port, and another test could get the same
-// one. So a Port holds the UDP port of that number.
+// Keep returns a free port of 127.0.0.1. It is none that a system gives to connections, of which
+// one could take it before the server does; nor is the port 10,000 above, of the bus of a Redis in
+// a cluster. A server that is starting, or was killed, has no port, and another test could get the
+// same one. So a Port holds the UDP port of that number.
 func Keep(ctx context.Context) (*Port, error) {
 	var config net.ListenConfig
 	var err error

@@ -84,8 +84,8 @@ func NewTLS(t testing.TB, crawlDelay time.Duration) *Site {
 	return s
 }
 
-// Closed returns the URL of a site on which nobody listens while the test runs. The port of a server
-// that was closed is free, and another program may get it.
+// Closed returns the URL of a site on which nobody listens while the test runs. The port of a
+// server that was closed is free, and another program may get it.
 func Closed(t testing.TB) (url string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
