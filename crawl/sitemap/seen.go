@@ -146,7 +146,7 @@ func spares(f file, memory revisit.Page, now time.Time) bool {
 		return false
 	case memory.Gone == 0: // an index has the file's date
 		isDated := !f.entry.LastMod.IsZero()
-		return isDated && past < day && !f.entry.Stale(memory.Visited, now) && !f.entry.LastMod.After(now)
+		return isDated && past < day && !f.entry.Stale(memory.Visited, now)
 	case memory.Due.IsZero():
 		return f.guessed && past < longestGone
 	}

@@ -305,6 +305,25 @@ func TestAServerThatSays304ForEver(t *testing.T) {
 	})
 }
 
+// TestAClockThatWasSetBackHidesNothing: what was visited in the future may have changed since.
+func TestAClockThatWasSetBackHidesNothing(t *testing.T) {
+	now := time.Now()
+	place := file{guessed: true}
+	listed := file{entry: Entry{LastMod: now.Add(-48 * time.Hour)}}
+	for _, after := range []time.Duration{-time.Hour, time.Hour} {
+		visited := now.Add(after)
+		isPast := after < 0
+		gone := revisit.Page{Visited: visited, Gone: 1, Due: visited.Add(day)}
+		if got := spares(place, gone, now); got != isPast {
+			t.Errorf("a place that was gone at %v is spared: %t", after, got)
+		}
+		whole := revisit.Page{Visited: visited, Whole: visited}
+		if got := spares(listed, whole, now); got != isPast {
+			t.Errorf("a sitemap that was read at %v is spared: %t", after, got)
+		}
+	}
+}
+
 // A failing Store can't be read nor written.
 type failing struct{}
 
