@@ -408,12 +408,25 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 // TestAProofIsNoRepeat: while a host refuses, a page that was served before is asked for within Min. Its
 // requests promise nothing, and the judge knows what they were for.
 func TestAProofIsNoRepeat(t *testing.T) {
+	t.Run("of new pages", func(t *testing.T) { proves(t, 20) })
+	t.Run("of known pages", func(t *testing.T) { proves(t, 60) })
+}
+
+// proves crawls 40 pages each 12 hours. After some requests their host bans it for three hours.
+func proves(t *testing.T, requests int) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving(t)
-		began := time.Now()
+		served := 0
+		var since time.Time // of the ban
 		isBanned := func() bool {
-			past := time.Since(began)
-			return past > 2*time.Second && past < 3*time.Hour
+			if served < requests {
+				served++
+				return false
+			}
+			if since.IsZero() {
+				since = time.Now()
+			}
+			return time.Since(since) < 3*time.Hour
 		}
 		var urls []string
 		for i := range 40 {
@@ -429,9 +442,12 @@ func TestAProofIsNoRepeat(t *testing.T) {
 			urls = append(urls, "https://example.com"+path)
 		}
 		prove := l.record(t)
-		l.rig.crawl.Revisit = revisit.Schedule{Min: 12 * time.Hour}
-		s := l.rig.run(t.Context(), t, urls...)
-		if s.Outcomes[crawl.Visited] != len(urls) {
+		l.rig.crawl.Revisit = revisit.Schedule{Min: 12 * time.Hour, Max: 12 * time.Hour}
+		l.rig.crawl.Watch = -1
+		ctx, cancel := context.WithTimeout(t.Context(), 23*time.Hour)
+		defer cancel()
+		s := l.rig.run(ctx, t, urls...)
+		if s.Outcomes[crawl.Visited] != len(urls) || s.Outcomes[crawl.Unchanged] < len(urls) {
 			t.Errorf("%v", s)
 		}
 		report := prove()
@@ -456,11 +472,40 @@ func (l *living) record(t *testing.T) (prove func() *audit.Report) {
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, `"proof":`) && strings.Contains(line, `"due":`) {
+				t.Fatalf("a proof is promised to be due: %s", line)
+			}
+		}
 		report, err := audit.Check(&log)
 		if err != nil || !report.OK() {
 			t.Fatalf("the log isn't proved: %v\n%v", err, report)
 		}
 		return report
+	}
+}
+
+// TestIgnoreFreshPromisesNothing: pages are fetched while they are fresh, and the log says so of none.
+func TestIgnoreFreshPromisesNothing(t *testing.T) {
+	for _, ignores := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLiving(t)
+			l.rig.crawl.Revisit.IgnoreFresh = ignores
+			l.rig.crawl.Watch = -1
+			l.answer("/", func(w http.ResponseWriter, req *http.Request) {
+				w.Header().Set("Cache-Control", "max-age=10800")
+				version(`"1"`, "fresh")(w, req)
+			})
+			prove := l.record(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Hour)
+			defer cancel()
+			l.rig.run(ctx, t, "https://example.com/")
+			report := prove()
+			proved := report.Promise(dueKept).Proved
+			if often := len(l.log) > 4; often != ignores || (proved > 0) == ignores {
+				t.Errorf("IgnoreFresh %t: %d requests, %d of them promised", ignores, len(l.log), proved)
+			}
+		})
 	}
 }
 
@@ -538,9 +583,17 @@ func TestPreparedRequestsRemember(t *testing.T) {
 				req.Method = http.MethodHead
 			case "/range":
 				req.Header.Set("Range", "bytes=0-99")
+			case "/own":
+				req.Header.Set("If-None-Match", `"own"`)
 			}
 			return nil
 		}
+		l.answer("/own", func(w http.ResponseWriter, req *http.Request) {
+			if sent := req.Header["If-None-Match"]; !slices.Equal(sent, []string{`"own"`}) {
+				t.Errorf("If-None-Match %q", sent)
+			}
+			version(`"1"`, "a third page")(w, req)
+		})
 		l.answer("/head", page("a page"))
 		l.answer("/range", page("another page"))
 		time.AfterFunc(150*time.Minute, func() {
@@ -549,9 +602,10 @@ func TestPreparedRequestsRemember(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
 		defer cancel()
-		l.rig.run(ctx, t, "https://example.com/head", "https://example.com/range")
-		l.wants("in four hours", "/head 200, /head 200, /head 200, /head 404, /range 200, /range 200, /range 200, /range 410",
-			"gone /head, gone /range, new /head, new /range")
+		l.rig.run(ctx, t, "https://example.com/head", "https://example.com/range", "https://example.com/own")
+		l.wants("in four hours", "/head 200, /head 200, /head 200, /head 404, /own 200, /own 200, /own 200, /own 200, "+
+			"/range 200, /range 200, /range 200, /range 410",
+			"gone /head, gone /range, new /head, new /own, new /range")
 	})
 }
 
