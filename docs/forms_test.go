@@ -64,6 +64,10 @@ var forms = []struct{ fields, source string }{
 	{"X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1795857537", "more hyphens"},
 	{"Rate-Limit-Remaining: 0\nRate-Limit-Reset: 8", "more hyphens"},
 	{"RateLimit-Remaining: 0;w=60", "the window, without a reset"},
+	{
+		"X-RateLimit-Remaining-Minute: 0\nX-RateLimit-Remaining-Day: 500\nX-RateLimit-Reset-Day: 40000",
+		"a window in the name, with status 429",
+	},
 	{"X-RateLimit-Reset: 30", "alone, with status 429"},
 	{"X-RateLimit-Remaining: 1\nX-RateLimit-Reset: 30", "one request is left"},
 }

@@ -3,6 +3,7 @@ package hints
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,17 +138,19 @@ func rateLimit(h http.Header, remainders []string) (string, time.Duration) {
 // resetOf returns the lines of the field with the reset of a rate limit. remaining is the name of
 // the field with its remaining requests. The result is empty if there is no such field.
 func resetOf(h http.Header, remaining string) string {
-	before, after, _ := strings.Cut(plainName(remaining), "remaining")
-	exact := fieldsOf(h, func(plain string) bool { return isReset(plain, before, after) })
+	quota := plainName(remaining)
+	before, after, _ := strings.Cut(quota, "remaining")
+	exact := fieldsOf(h, func(plain string) bool { return isResetOf(plain, quota) })
 	if len(exact) == 0 && after == "" { // such as X-RateLimit-Reset-Ts
 		exact = fieldsOf(h, func(plain string) bool { return strings.HasPrefix(plain, before+"reset") })
 	}
 	return strings.Join(exact, ", ")
 }
 
-// isReset reports whether a plain name is that of the reset of a rate limit, whose name is before
-// and after the word.
-func isReset(plain, before, after string) bool {
+// isResetOf reports whether a plain name is that of the reset of a quota, whose plain name has
+// another word in its place.
+func isResetOf(plain, quota string) bool {
+	before, after, _ := strings.Cut(quota, "remaining")
 	word, hasBefore := strings.CutPrefix(plain, before)
 	word, hasAfter := strings.CutSuffix(word, after)
 	return hasBefore && hasAfter && slices.Contains(resetWords, word)
@@ -169,24 +172,49 @@ func fieldsOf(h http.Header, isOfKind func(plain string) bool) []string {
 var resetWords = []string{"resetafter", "resettime", "resetat", "resetin", "reset"}
 
 // bareReset returns the reset of a rate limit, whose field doesn't tell how much is left of it. It
-// is for a 429, which tells that nothing is.
+// is for a 429, which tells that nothing is. The reset of a quota with something left isn't meant.
 func bareReset(h http.Header, remainders []string) (string, time.Duration) {
-	left := fieldsOf(h, func(plain string) bool { return strings.Contains(plain, "ratelimitremaining") })
-	isMore := func(n string) bool { return !strings.HasPrefix(n, "-") }
-	isLeft := len(remainders) == 0 && slices.ContainsFunc(left, isMore)
+	var full []string // plain names of quotas with something left
+	for name, lines := range h {
+		isMore := slices.ContainsFunc(lines, func(n string) bool { return !strings.HasPrefix(n, "-") })
+		if isMore && isRemaining(name) && !slices.Contains(remainders, name) {
+			full = append(full, plainName(name))
+		}
+	}
+	isLeft := len(remainders) == 0 && len(full) > 0
 	if len(h["Ratelimit"]) > 0 || isLeft {
 		return "", 0
 	}
-	resets := fieldsOf(h, func(plain string) bool { return strings.Contains(plain, "ratelimitreset") })
-	if len(resets) == 0 {
-		return "", 0
-	}
+	resets := fieldsOf(h, func(plain string) bool {
+		isOfFull := slices.ContainsFunc(full, func(quota string) bool { return isResetOf(plain, quota) })
+		return strings.Contains(plain, "ratelimitreset") && !isOfFull
+	})
 	at := strings.Join(resets, ", ")
+	if at == "" {
+		at = windowOf(remainders)
+	}
 	reset, _ := backoff.XRateLimit("0", at, h.Get("Date"), time.Now())
 	if reset == 0 {
 		return "", 0
 	}
 	return "remaining=, reset=" + at, reset
+}
+
+// windowOf returns the length of the longest window that the names of empty quotas state, in
+// seconds, such as 60 for X-RateLimit-Remaining-Minute. It is empty if there is none.
+func windowOf(remainders []string) string {
+	longest := time.Duration(0)
+	for _, name := range remainders {
+		_, unit, _ := strings.Cut(plainName(name), "remaining")
+		length, _ := backoff.RetryAfter("1 "+unit, "", time.Now())
+		if unit != "" {
+			longest = max(longest, length)
+		}
+	}
+	if longest == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(longest.Seconds()))
 }
 
 // usedUp returns the field that says that nothing is left of a rate limit, as text for people. It

@@ -130,10 +130,26 @@ func TestReadOfA429(t *testing.T) {
 		header http.Header
 		want   time.Duration
 	}{
-		"a reset":                        {http.Header{"X-Ratelimit-Reset": {"8"}}, 8 * time.Second},
-		"in milliseconds":                {http.Header{"X-Rate-Limit-Reset-Ms": {"7001"}}, 8 * time.Second},
-		"more was asked than is left":    {http.Header{"X-Ratelimit-Remaining": {"-3"}, "X-Ratelimit-Reset": {"8"}}, 8 * time.Second},
-		"a quota with another name":      {http.Header{"X-Ratelimit-Remaining-Minute": {"0"}, "Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"a reset":                     {http.Header{"X-Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"in milliseconds":             {http.Header{"X-Rate-Limit-Reset-Ms": {"7001"}}, 8 * time.Second},
+		"more was asked than is left": {http.Header{"X-Ratelimit-Remaining": {"-3"}, "X-Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"a quota with another name":   {http.Header{"X-Ratelimit-Remaining-Minute": {"0"}, "Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"a day has something left": {http.Header{
+			"X-Ratelimit-Remaining-Minute": {"0"}, "X-Ratelimit-Remaining-Day": {"500"}, "X-Ratelimit-Reset-Day": {"40000"},
+		}, time.Minute},
+		"a day has nothing left": {http.Header{
+			"X-Ratelimit-Remaining-Minute": {"3"}, "X-Ratelimit-Remaining-Day": {"0"}, "X-Ratelimit-Limit-Day": {"500"},
+		}, time.Hour},
+		"two windows are empty": {http.Header{
+			"X-Ratelimit-Remaining-Second": {"0"}, "X-Ratelimit-Remaining-Minute": {"0"},
+		}, time.Minute},
+		"a window without a length": {http.Header{
+			"X-Ratelimit-Remaining-Short": {"0"}, "X-Ratelimit-Remaining-Long": {"7"}, "X-Ratelimit-Reset-Long": {"60"},
+		}, 0},
+		"one reset of two is another's": {http.Header{
+			"X-Ratelimit-Remaining-Short": {"0"}, "X-Ratelimit-Remaining-Long": {"7"}, "X-Ratelimit-Reset-Long": {"60"},
+			"X-Ratelimit-Reset": {"5"},
+		}, 5 * time.Second},
 		"something is left":              {http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Reset": {"8"}}, 0},
 		"something is left of a new one": {http.Header{"Ratelimit": {`"a";r=5;t=8`}, "X-Ratelimit-Reset": {"8"}}, 0},
 		"a reset that has passed":        {http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0},
