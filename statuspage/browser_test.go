@@ -238,3 +238,52 @@ func TestThePageByKeyboard(t *testing.T) {
 		}
 	}
 }
+
+// TestAPauseHoldsForWhatIsOnItsWay: an update that was asked for before the pause changes nothing
+// after it.
+func TestAPauseHoldsForWhatIsOnItsWay(t *testing.T) {
+	chrome := browsertest.Find(t)
+	if chrome == "" {
+		return
+	}
+	page := troubled(t)
+	var isHeld atomic.Bool
+	asked := make(chan struct{}, 1)
+	paused := make(chan struct{})
+	s := browsertest.Open(t, chrome, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isHeld.Load() {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			select {
+			case <-paused:
+			case <-r.Context().Done():
+			}
+		}
+		page.ServeHTTP(w, r)
+	}), "/", 1280, 900)
+	s.Eval(`(() => {
+		const real = window.fetch;
+		window.pending = 0;
+		window.fetch = async (...args) => {
+			window.pending++;
+			const answer = await real(...args);
+			const text = await answer.text();
+			window.pending--;
+			return { ok: answer.ok, statusText: answer.statusText, text: async () => text };
+		};
+		return "counted";
+	})()`)
+	isHeld.Store(true)
+	<-asked
+	s.Focus("#pause")
+	s.Press(" ")
+	s.Until(`document.getElementById("pause").textContent === "Resume updates"`)
+	at := s.Eval(`document.querySelector("#live p").textContent`)
+	close(paused)
+	s.Until(`window.pending === 0`)
+	if later := s.Eval(`document.querySelector("#live p").textContent`); later != at {
+		t.Errorf("paused at %s, and renewed at %s", at, later)
+	}
+}
