@@ -25,6 +25,7 @@ type tutorial struct {
 	output []string // its blocks of text
 	site   string   // host and port that the site gets in place of localhost:8080
 	dir    string
+	held   net.Listener // keeps the port of site free for it
 }
 
 var textFence = regexp.MustCompile("(?ms)^```text\n(.*?)^```")
@@ -39,11 +40,9 @@ func openTutorial(t *testing.T) *tutorial {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = listener.Close() })
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	g := &tutorial{site: "localhost:" + port, dir: t.TempDir()}
+	g := &tutorial{site: "localhost:" + port, dir: t.TempDir(), held: listener}
 	for _, block := range goBlocks("ten-minutes.md", string(text)) {
 		g.code = append(g.code, strings.ReplaceAll(block.code, "localhost:8080", g.site))
 	}
@@ -197,6 +196,9 @@ func replace(t *testing.T, code, old, piece string) string {
 func (g *tutorial) serve(t *testing.T) {
 	t.Helper()
 	site := exec.CommandContext(t.Context(), g.build(t, "site", g.find(t, "package main", "http.ListenAndServe")))
+	if err := g.held.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := site.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -137,8 +137,14 @@ func TestNetworkRefusedConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := "http://" + listener.Addr().String()
-	listener.Close()
+	defer listener.Close()
+	// Nobody listens on the port of a connection's other end, and nobody else gets that port.
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	base := "http://" + conn.LocalAddr().String()
 	r := newRig(t, Config{}, (&http.Transport{}).RoundTrip)
 	for range 2 { // the second gets the cached one
 		e := r.get(t, base)
