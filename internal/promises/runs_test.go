@@ -129,7 +129,8 @@ func (d *doorLog) gaps(fromEnd bool) (gaps []time.Duration) {
 	return gaps
 }
 
-// late is by how much later than it was stamped a busy machine may write a request.
+// late is by how much later than its start a process may stamp and write a request. What a busy machine
+// adds to that is measured beside the test.
 const late = 120 * time.Millisecond
 
 // begin starts a process that fetches pages.
@@ -175,19 +176,21 @@ func TestRunsArePacedAsOneByTheSitesLog(t *testing.T) {
 			server := httptest.NewServer(site)
 			defer server.Close()
 			dir := filepath.Join(t.TempDir(), "state")
+			busy := lateness()
 			for range runs {
 				if err := begin(t, server.URL, dir, 1, c.delay, c.end).Wait(); err != nil {
 					t.Fatal(err)
 				}
 			}
+			slack := late + 3*busy()
 			gaps := site.gaps(c.end)
 			t.Logf("%v", gaps)
 			if len(gaps) != runs { // robots.txt is fetched once
 				t.Errorf("%d requests of %d runs", len(gaps)+1, runs)
 			}
 			for i, gap := range gaps {
-				if gap < c.want-late {
-					t.Errorf("gap %d: %v, want %v", i, gap, c.want)
+				if gap < c.want-slack {
+					t.Errorf("gap %d: %v, want %v (the machine is up to %v late)", i, gap, c.want, slack)
 				}
 			}
 		})
@@ -207,18 +210,20 @@ func TestKilledRunsArePacedAsOne(t *testing.T) {
 	server := httptest.NewServer(site)
 	defer server.Close()
 	dir := filepath.Join(t.TempDir(), "state")
+	busy := lateness()
 	for range kills {
 		cmd := begin(t, server.URL, dir, 1000, delay, false)
 		time.Sleep(rand.N(4 * delay))
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
+	slack := late + 3*busy()
 	gaps := site.gaps(false)
 	short := 0
 	for _, gap := range gaps {
-		if gap < delay-late {
+		if gap < delay-slack {
 			short++
-			t.Errorf("a gap of %v, want %v", gap, delay)
+			t.Errorf("a gap of %v, want %v (the machine is up to %v late)", gap, delay, slack)
 		}
 	}
 	t.Logf("%d kills, %d requests, %d short", kills, len(gaps)+1, short)

@@ -17,9 +17,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // databases are the files of the engines that this build has; tests run with each.
@@ -423,26 +425,29 @@ func TestProxyAndKeepAlive(t *testing.T) {
 
 func TestTimeoutIsOfTheExchangeNotOfTheWait(t *testing.T) {
 	t.Parallel()
-	held := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/body" {
-			w.WriteHeader(http.StatusOK)
-			_ = http.NewResponseController(w).Flush()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 50 * time.Millisecond
+		web := politenesstest.NewWeb()
+		web.Site("https://site.example").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/body" {
+				w.WriteHeader(http.StatusOK)
+				_ = http.NewResponseController(w).Flush()
+			}
+			<-r.Context().Done()
+		}))
+		client := &http.Client{Transport: exchangeTimeout{web, timeout}}
+		began := time.Now()
+		if _, err := client.Get("https://site.example/header"); !errors.Is(err, errTimeout) || time.Since(began) != timeout {
+			t.Errorf("no header: %v after %v", err, time.Since(began))
 		}
-		<-held
-	}))
-	defer server.Close()
-	defer close(held)
-	client := &http.Client{Transport: exchangeTimeout{server.Client().Transport, 50 * time.Millisecond}}
-	if _, err := client.Get(server.URL + "/header"); !errors.Is(err, errTimeout) {
-		t.Errorf("no header: %v", err)
-	}
-	resp, err := client.Get(server.URL + "/body")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("a body without end was read to its end")
-	}
+		began = time.Now()
+		resp, err := client.Get("https://site.example/body")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadAll(resp.Body); err == nil || time.Since(began) != timeout {
+			t.Errorf("a body without end: %v after %v", err, time.Since(began))
+		}
+	})
 }

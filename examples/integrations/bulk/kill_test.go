@@ -135,6 +135,8 @@ func TestKillLosesOneBatchAtMost(t *testing.T) {
 		}
 		s.checkStored(t, rows(t, o), 40, 2)
 		twice := 0
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		for _, n := range s.answered {
 			twice += n - 1
 		}
