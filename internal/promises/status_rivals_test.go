@@ -3,6 +3,7 @@ package promises_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-politeness/politeness"
@@ -60,6 +62,18 @@ func newPage(t *testing.T) *httptest.Server {
 	return server
 }
 
+// hostsAsked counts the hosts that asked has named.
+var hostsAsked atomic.Int64
+
+// asked returns a URL of server whose host nobody has asked before, and a Base that leads there. The
+// notice is of host and port, and the port may be that of a server of a test that is over.
+func asked(t *testing.T, server *httptest.Server) (url string, base *http.Transport) {
+	t.Helper()
+	base = &http.Transport{DialContext: dialsTo(server)}
+	t.Cleanup(base.CloseIdleConnections)
+	return fmt.Sprintf("http://asked%d.example/", hostsAsked.Add(1)), base
+}
+
 // crowdOn makes n Transports of cfg, one for each goroutine, and lets each fetch a page.
 func crowdOn(t *testing.T, url string, n int, cfg politeness.Config) []*politeness.Transport {
 	t.Helper()
@@ -80,11 +94,11 @@ func crowdOn(t *testing.T, url string, n int, cfg politeness.Config) []*politene
 func TestTransportsThatShareNothingAreNoticedOnce(t *testing.T) {
 	quick := hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}
 	t.Run("console", func(t *testing.T) {
-		server := newPage(t)
+		url, base := asked(t, newPage(t))
 		var console lockedBuffer
 		var all []*politeness.Transport
 		text := logged(func() {
-			all = crowdOn(t, server.URL, 200, politeness.Config{UserAgent: agent, Hosts: quick, Evidence: evidence.Console(&console)})
+			all = crowdOn(t, url, 200, politeness.Config{UserAgent: agent, Base: base, Hosts: quick, Evidence: evidence.Console(&console)})
 		})
 		if n := strings.Count(console.String(), "two limiters"); n != 1 || !strings.Contains(console.String(), "share it") {
 			t.Errorf("%d warnings: %s", n, console.String())
@@ -103,17 +117,17 @@ func TestTransportsThatShareNothingAreNoticedOnce(t *testing.T) {
 		}
 	})
 	t.Run("package log", func(t *testing.T) {
-		server := newPage(t)
-		text := logged(func() { crowdOn(t, server.URL, 200, politeness.Config{UserAgent: agent, Hosts: quick}) })
-		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "Transport.Over") || !strings.Contains(text, server.Listener.Addr().String()) {
+		url, base := asked(t, newPage(t))
+		text := logged(func() { crowdOn(t, url, 200, politeness.Config{UserAgent: agent, Base: base, Hosts: quick}) })
+		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "Transport.Over") || !strings.Contains(text, strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/")) {
 			t.Errorf("package log: %q, want one line", text)
 		}
 	})
 	t.Run("one after the other", func(t *testing.T) {
-		server := newPage(t)
+		url, base := asked(t, newPage(t))
 		text := logged(func() {
 			for range 5 {
-				crowdOn(t, server.URL, 1, politeness.Config{UserAgent: agent, Hosts: quick})
+				crowdOn(t, url, 1, politeness.Config{UserAgent: agent, Base: base, Hosts: quick})
 			}
 		})
 		if strings.Count(text, "\n") != 1 {
@@ -130,33 +144,34 @@ func TestTransportsThatShareOrUseNoSocketsAreNotNoticed(t *testing.T) {
 	}
 	server := newPage(t)
 	other := newPage(t)
+	url, base := asked(t, server)
 	web := politenesstest.NewWeb()
 	web.Site("https://example.com").Page("/", "page")
-	here := &http.Transport{DialContext: dialsTo(server)}
-	elsewhere := &http.Transport{DialContext: dialsTo(other)}
 	for name, f := range map[string]func(t *testing.T){
 		"one limiter": func(t *testing.T) {
-			crowdOn(t, server.URL, 5, politeness.Config{UserAgent: agent, Limiter: hosts})
+			crowdOn(t, url, 5, politeness.Config{UserAgent: agent, Base: base, Limiter: hosts})
 		},
 		"one limiter in a wrapper": func(t *testing.T) {
-			crowdOn(t, server.URL, 1, politeness.Config{UserAgent: agent, Limiter: hosts})
-			crowdOn(t, server.URL, 1, politeness.Config{UserAgent: agent, Limiter: &wrappedLimiter{hosts}})
+			crowdOn(t, url, 1, politeness.Config{UserAgent: agent, Base: base, Limiter: hosts})
+			crowdOn(t, url, 1, politeness.Config{UserAgent: agent, Base: base, Limiter: &wrappedLimiter{hosts}})
 		},
 		"a fake web": func(t *testing.T) {
 			crowdOn(t, "https://example.com/", 5, politeness.Config{UserAgent: agent, Hosts: quick, Base: web})
 		},
 		"one transport over two": func(t *testing.T) {
-			tr := mustNew(t, politeness.Config{UserAgent: agent, Limiter: hosts})
+			tr := mustNew(t, politeness.Config{UserAgent: agent, Base: base, Limiter: hosts})
 			for range 2 {
-				client := &http.Client{Transport: tr.Over(&http.Transport{DisableKeepAlives: true})}
-				if _, err := fetch(t.Context(), client, server.URL); err != nil {
+				client := &http.Client{Transport: tr.Over(&http.Transport{DialContext: dialsTo(server), DisableKeepAlives: true})}
+				if _, err := fetch(t.Context(), client, url); err != nil {
 					t.Error(err)
 				}
 			}
 		},
 		"two servers by one name": func(t *testing.T) {
-			crowdOn(t, "http://example.com/", 1, politeness.Config{UserAgent: agent, Hosts: quick, Base: here})
-			crowdOn(t, "http://example.com/", 1, politeness.Config{UserAgent: agent, Hosts: quick, Base: elsewhere})
+			name, here := asked(t, server)
+			elsewhere := &http.Transport{DialContext: dialsTo(other)}
+			crowdOn(t, name, 1, politeness.Config{UserAgent: agent, Hosts: quick, Base: here})
+			crowdOn(t, name, 1, politeness.Config{UserAgent: agent, Hosts: quick, Base: elsewhere})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
