@@ -85,7 +85,6 @@ func TestHTTPCacheTests(t *testing.T) {
 	}
 	dir := unpackedTests(t)
 	site := freeAddress(t)
-	cache := freeAddress(t)
 	_, port, err := net.SplitHostPort(site)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +98,7 @@ func TestHTTPCacheTests(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", proxy, "./cacheproxy").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	cache := freeAddress(t)
 	start(t, exec.CommandContext(t.Context(), proxy, "-listen", cache, "-site", "http://"+site), cache)
 
 	why := map[string]string{}
@@ -195,7 +195,8 @@ func unpack(t *testing.T, packed []byte, dir string) {
 	}
 }
 
-// freeAddress returns one on which nothing listens.
+// freeAddress returns one on which nothing listens. Another program may take it, so it is asked for
+// right before its use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

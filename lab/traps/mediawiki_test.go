@@ -69,7 +69,6 @@ func mediawiki(t *testing.T) *software {
 		t.Skip("MediaWiki isn't installed: apt-get install mediawiki php-cli php-sqlite3 php-mbstring php-xml")
 	}
 	dir := t.TempDir()
-	address := freeAddress(t)
 	settings := filepath.Join(dir, "LocalSettings.php")
 	php := func(ctx context.Context, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "php", args...)
@@ -84,7 +83,7 @@ func mediawiki(t *testing.T) *software {
 		}
 	}
 	maintain("install.php", "--confpath", dir, "--dbtype", "sqlite", "--dbpath", dir, "--scriptpath", "",
-		"--server", "http://"+address, "--pass", "not-a-secret-1", "Wiki", "Admin")
+		"--server", "http://localhost", "--pass", "not-a-secret-1", "Wiki", "Admin")
 	f, err := os.OpenFile(settings, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +101,7 @@ func mediawiki(t *testing.T) *software {
 
 	// The server ends before its directory is removed.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	address := freeAddress(t) // asked for as late as can be: another program may take it
 	server := php(ctx, "-S", address, "-t", program)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
