@@ -1,6 +1,7 @@
 package sitemap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,23 +80,17 @@ func (s *Seen) Save(ctx context.Context) error {
 		return errNoStore
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for url, page := range s.taken {
-		if err := s.Store.Save(ctx, url, page); err != nil {
-			s.fail(fmt.Errorf("sitemap: remembering %s: %w", url, err))
+	taken := s.taken
+	err := s.failed
+	s.taken = nil
+	s.failed = nil
+	s.mu.Unlock()
+	for url, page := range taken {
+		if failed := s.Store.Save(ctx, url, page); failed != nil {
+			err = cmp.Or(err, fmt.Errorf("sitemap: remembering %s: %w", url, failed))
 		}
 	}
-	s.taken = nil
-	err := s.failed
-	s.failed = nil
 	return err
-}
-
-// fail keeps an error of the Store for Save.
-func (s *Seen) fail(err error) {
-	if s.failed == nil {
-		s.failed = err
-	}
 }
 
 // load returns what is remembered of a sitemap. s may be nil.
@@ -106,7 +101,7 @@ func (s *Seen) load(ctx context.Context, url string) revisit.Page {
 	page, ok, err := s.Store.Load(ctx, url)
 	if err != nil {
 		s.mu.Lock()
-		s.fail(fmt.Errorf("sitemap: loading %s: %w", url, err))
+		s.failed = cmp.Or(s.failed, fmt.Errorf("sitemap: loading %s: %w", url, err))
 		s.mu.Unlock()
 	}
 	if !ok {
