@@ -87,7 +87,8 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	if r := polite(t, nil, "audit", "verify", "-json", forged); r.status != 1 || json.Unmarshal([]byte(r.out), &refused) != nil || refused.NotProved == "" {
 		t.Error(r.status, r.out)
 	}
-	polite(t, nil, "audit", "extract", "-host", "h1.example", write("unsigned.jsonl", string(logtest.Write(t, records)))).expect(t, 2, "", "no checkpoint")
+	polite(t, nil, "audit", "extract", "-host", "h1.example", write("unsigned.jsonl", string(logtest.Write(t, records)))).expect(t, 2, "",
+		"politeness audit extract: the log has no checkpoint, so nothing in it can be proved: the crawler has to sign it")
 
 	// The site's own log, in two files, has one request more.
 	var access []string

@@ -64,7 +64,7 @@ func edits(a, b string) int {
 }
 
 // fieldsOfFlags are the fields of a Config that a flag sets. The library names the field in its
-// errors, and a user of the command knows the flag.
+// errors, and a user of the command knows the flag. No flag makes a log signed.
 var fieldsOfFlags = strings.NewReplacer(
 	"Config.UserAgent", "-agent",
 	"Config.Hosts: Delay.Min", "-delay",
@@ -76,6 +76,8 @@ var fieldsOfFlags = strings.NewReplacer(
 	"Config.Spend.Duration", "-time",
 	"Config.MaxPages", "-pages",
 	"Config.Revisit", "-every",
+	"it has to be written with evidence.LogConfig.Signed",
+	`the crawler has to sign it, in a program of your own ("Sign a log" in docs/proof.md)`,
 )
 
 // A flagError is an error that names flags where the library names fields.
@@ -89,7 +91,8 @@ func (e flagError) Error() string {
 		if rest, ok := strings.CutPrefix(line, "politeness: -"); ok {
 			line = "-" + rest
 		}
-		if !slices.Contains(lines, line) { // a flag may set two fields
+		line = strings.TrimPrefix(line, "audit: ") // the command's name is in front of it
+		if !slices.Contains(lines, line) {         // a flag may set two fields
 			lines = append(lines, line)
 		}
 	}
