@@ -30,6 +30,10 @@ const mostBarred = 256
 // its next request, and the Queue gets back one that it has lent too early.
 const mostAsleep = 10_000
 
+// mostAsleepOfSite is how many of them may be of barred origins of one site. So a site that has
+// many links to such origins leaves room for the other sites.
+const mostAsleepOfSite = 1_000
+
 // originOf returns the scheme, the name and the port of a URL.
 func originOf(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
@@ -79,7 +83,8 @@ func (r *run) letOthersGo(fl *flight, at time.Time) bool {
 	h := fl.h
 	now := time.Now()
 	isPage := !fl.good && !fl.again
-	if !isPage || len(r.asleep) >= mostAsleep || h.isAlone(fl.request.URL, now) {
+	hasRoom := len(r.asleep) < mostAsleep && h.site.asleep < mostAsleepOfSite
+	if !isPage || !hasRoom || h.isAlone(fl.request.URL, now) {
 		return false
 	}
 	if earliest := now.Add(soon); at.Before(earliest) {

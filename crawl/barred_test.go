@@ -192,3 +192,62 @@ func TestABarredOriginIsAskedNoMoreWhileItsHostIsBlocked(t *testing.T) {
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Unreachable: 1, crawl.Duplicate: 2})
 	})
 }
+
+// TestSleepersOfOneHostStarveNoOther: a host has thousands of links to an origin that can't be
+// reached. All these requests sleep. Another host with such links is had at once all the same.
+func TestSleepersOfOneHostStarveNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			lists = 4
+			each  = 3000 // links to the barred origin
+			pages = 100
+			slow  = 20 * time.Second // by then the requests of the first host sleep
+		)
+		r := newRig()
+		r.crawl.Follow = crawl.SameHost
+		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Scheme == "https" {
+				return nil, errors.New("reset")
+			}
+			return r.Web.RoundTrip(req)
+		})
+		began := time.Now()
+		var last time.Duration // of the other host
+		r.crawl.Done = func(r crawl.Result) {
+			if r.Outcome == crawl.Visited && r.Host == "b.example" {
+				last = time.Since(began)
+			}
+		}
+		r.Site("http://a.example").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			var b strings.Builder
+			if req.URL.Path == "/" {
+				for i := range lists {
+					fmt.Fprintf(&b, "<a href=/list/%d>x</a>", i)
+				}
+			}
+			for i := range each {
+				if !strings.HasPrefix(req.URL.Path, "/list/") {
+					break
+				}
+				fmt.Fprintf(&b, "<a href=https://a.example%s/%d>x</a>", req.URL.Path, i)
+			}
+			ownPage(b.String())(w, req)
+		}))
+		r.Site("http://b.example").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			var b strings.Builder
+			if req.URL.Path == "/" {
+				time.Sleep(slow)
+				for i := range pages {
+					fmt.Fprintf(&b, "<a href=https://b.example/p/%d>x</a><a href=/p/%d>x</a>", i, i)
+				}
+			}
+			ownPage(b.String())(w, req)
+		}))
+		s := r.run(t.Context(), t, "http://a.example/", "http://b.example/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 2 + lists + pages, crawl.Unreachable: lists*each + pages})
+		if last > 3*time.Minute { // alone it takes two: its first page is slow
+			t.Errorf("the last page of the other host came after %v", last)
+		}
+		t.Logf("the last page of the other host came after %v", last)
+	})
+}

@@ -957,6 +957,7 @@ func (r *run) sleep(h *host, s sleeper) {
 	r.asleep.push(s)
 	if s.isBarred {
 		h.barredURLs++
+		h.site.asleep++
 	}
 	if !h.wakes.After(time.Now()) || s.at.Before(h.wakes) {
 		h.wakes = s.at
@@ -971,6 +972,7 @@ func (r *run) awake(s sleeper) {
 		return
 	}
 	h.barredURLs--
+	h.site.asleep--
 	h.append(s.request) // behind those of origins that can be reached
 	r.frontier.put(h)
 }

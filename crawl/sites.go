@@ -12,6 +12,7 @@ type site struct {
 	hosts   int     // in the frontier
 	flights int     // of all its hosts, as long as a flight is waited for
 	demand  float64 // part of frontier.demand
+	asleep  int     // requests of all its hosts that sleep because their origin is barred
 	parked  []*host // due, but the site has no room: first come, first served
 }
 
