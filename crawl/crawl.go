@@ -250,12 +250,12 @@ type Config struct {
 	Tries int
 
 	// Traps decides about URLs that look like those of a trap. Examples are filters that combine,
-	// calendars without end, and session ids. They are postponed if similar URLs have brought no
-	// new pages. Real pages go first, and about three of a hundred requests are for the others. No
-	// URL is lost. Start URLs and those of Discover and Page.Add are never postponed. A URL with a
-	// higher Priority goes first, even if it is postponed. Postponing needs a Queue that is a
-	// Postponer, as the default Queue is. With another Queue nothing is postponed. The zero value
-	// is TrapsLast. See docs/traps.md.
+	// calendars without end, and session ids. They are postponed if similar URLs have brought no new
+	// pages. Real pages go first, and about three of a hundred requests are for the others. With
+	// TrapsLast no URL is lost. TrapsLeft loses pages. Start URLs and those of Discover and Page.Add
+	// are never postponed. A URL with a higher Priority goes first, even if it is postponed.
+	// Postponing needs a Queue that is a Postponer, as the default Queue is. With another Queue
+	// nothing is postponed. The zero value is TrapsLast. See docs/traps.md.
 	Traps Traps
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.

@@ -17,9 +17,19 @@ type Traps uint8
 
 // What a crawl does with the URLs that look like those of a trap.
 const (
-	TrapsLast    Traps = iota // they are fetched last, except for 3 of 100 requests; use it if no page may be missed
-	TrapsLeft                 // they aren't asked for, and are Left; use it for a crawl that is to end soon
-	TrapsIgnored              // no URL counts as a trap, as in a crawl of your own site
+	// TrapsLast fetches them last, except for 3 of 100 requests. Use it if no page may be missed.
+	TrapsLast Traps = iota
+
+	// TrapsLeft doesn't fetch them, and they are Left. Use it for a crawl that is to end although a
+	// site has a trap. The crawl misses pages whose URLs are like those of a trap. Examples are the
+	// later pages of a list, and pages behind a parameter whose first pages brought nothing new.
+	// Summary.Postponed counts what is left by reason. If Queue is nil, Config.Done receives each
+	// URL that is left, with Result.Why. Another Queue keeps them, and a later Run with TrapsLast
+	// fetches them.
+	TrapsLeft
+
+	// TrapsIgnored treats no URL as one of a trap. Use it for a crawl of your own site.
+	TrapsIgnored
 )
 
 // asGiven is Request.Mark of URLs of Page.Add, which are never postponed. No mark of a

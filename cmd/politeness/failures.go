@@ -15,6 +15,7 @@ type failure struct {
 	Outcome crawl.Outcome `json:"outcome"`
 	Status  int           `json:"status,omitempty"` // of the last answer
 	Error   string        `json:"error,omitempty"`
+	Why     string        `json:"why,omitempty"`  // it was postponed, see -traps
 	From    string        `json:"from,omitempty"` // page with the link to it
 	Via     string        `json:"via,omitempty"`  // URL that redirects to it
 	Depth   int           `json:"depth"`
@@ -51,6 +52,7 @@ func (f *failures) done(r crawl.Result) {
 		Time:    time.Now().UTC(),
 		Outcome: r.Outcome,
 		Status:  r.Status,
+		Why:     r.Why,
 		From:    r.From,
 		Via:     r.Via,
 		Depth:   r.Depth,

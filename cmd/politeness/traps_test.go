@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,6 +49,24 @@ func TestTraps(t *testing.T) {
 	left.expect(t, 0, "", "parameter color")
 	if got, filters := number(left); got != items || filters != 0 {
 		t.Errorf("-traps left has %d items and %d filters", got, filters)
+	}
+	failed := filepath.Join(t.TempDir(), "failed.jsonl")
+	crawl("-traps", "left", "-failed", failed)
+	reasons := jsonLines(t, failed, "why")
+	if len(reasons) == 0 {
+		t.Error("-failed has no URL that was postponed")
+	}
+	for _, why := range reasons {
+		if !strings.HasPrefix(why, "parameter ") {
+			t.Errorf("-failed says why: %q, want what has postponed the URL", why)
+		}
+	}
+	state := t.TempDir()
+	if _, filters := number(crawl("-traps", "left", "-state", state)); filters != 0 {
+		t.Errorf("-traps left has %d filters", filters)
+	}
+	if _, filters := number(crawl("-traps", "last", "-state", state)); filters < 3 {
+		t.Errorf("the next run with -traps last has %d filters, want 3 that the first one has left", filters)
 	}
 	if got, _ := number(crawl()); got != items {
 		t.Errorf("%d items were among the first pages, want %d", got, items)
