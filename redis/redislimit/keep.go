@@ -106,6 +106,11 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	if l.conf.Limits.Store == nil {
 		return nil
 	}
+	return l.saveIf(ctx, key, (*host).unsaved)
+}
+
+// saveIf is save of a host that is due once no other call of the Store for it is under way.
+func (l *Limiter) saveIf(ctx context.Context, key string, isDue func(h *host, now time.Duration) bool) error {
 	h, err := l.occupyStore(ctx, key)
 	if err != nil {
 		return err
@@ -116,7 +121,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	now := l.now()
 	wall := time.Now()
 	is := h.owing()
-	due := h.unsaved(now)
+	due := isDue(h, now)
 	l.mu.Unlock()
 	if !due {
 		return nil
@@ -152,32 +157,39 @@ func (l *Limiter) keepAll() {
 	// The last round is after Close, for changes of the last heartbeat.
 	for last := false; !last; {
 		last = contexts.Sleep(l.ctx, heartbeat) != nil
-		for _, h := range l.unsavedHosts(last) {
-			if err := l.save(context.WithoutCancel(l.ctx), h.key); err != nil {
-				// No caller gets it, so the next Grant or Error reports it.
-				l.mu.Lock()
-				h.news.stateErr = err
-				l.mu.Unlock()
-			}
+		l.keepRound(last)
+	}
+}
+
+// keepRound saves the hosts of which the Store lacks something, with last also those for which it has
+// just failed: after Close there is no later round to leave them to.
+func (l *Limiter) keepRound(last bool) {
+	// Asked again before the call: one of this process may have failed since the round began.
+	isDue := func(h *host, now time.Duration) bool {
+		mayRetry := last || now >= h.keeping.retryAt
+		return mayRetry && h.unsaved(now)
+	}
+	for _, h := range l.hostsThat(isDue) {
+		if err := l.saveIf(context.WithoutCancel(l.ctx), h.key, isDue); err != nil {
+			// No caller gets it, so the next Grant or Error reports it.
+			l.mu.Lock()
+			h.news.stateErr = err
+			l.mu.Unlock()
 		}
 	}
 }
 
-// unsavedHosts returns the hosts of which the Store lacks something, with last also those for which
-// it has just failed.
-func (l *Limiter) unsavedHosts(last bool) []*host {
+// hostsThat returns the hosts for which is returns true.
+func (l *Limiter) hostsThat(is func(h *host, now time.Duration) bool) (hosts []*host) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var unsaved []*host
+	now := l.now()
 	for _, h := range l.hosts {
-		now := l.now()
-		// After Close there is no later round to leave it to.
-		mayRetry := last || now >= h.keeping.retryAt
-		if mayRetry && h.unsaved(now) {
-			unsaved = append(unsaved, h)
+		if is(h, now) {
+			hosts = append(hosts, h)
 		}
 	}
-	return unsaved
+	return hosts
 }
 
 // recall reads the debt of key from the Store, if that wasn't done yet, and sends it to the server

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -314,6 +315,9 @@ func (s faultyStore) Update(ctx context.Context, key string, change func(hostlim
 	return s.Store.Update(ctx, key, change)
 }
 
+// always is more often than a test asks a Store.
+const always = 1 << 30
+
 // TestAStoreThatFailedIsAskedAgain: what it couldn't save is saved later, and what it couldn't read is
 // read later.
 func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
@@ -332,10 +336,11 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	}
 	first := begin("first:", store)
 	turn := acquire(t, first, "a.example", 0)
-	store.fails.Store(1)
+	store.fails.Store(always) // a heartbeat may save it first, and have the first failure
 	if e := turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}); e.StateErr == nil {
 		t.Errorf("Effect = %+v", e)
 	}
+	store.fails.Store(0)
 	turn.Release()
 	retry := func(l *Limiter) { // as if the pause after a failure were over
 		l.mu.Lock()
@@ -360,9 +365,10 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	eventually(t, time.Minute, "its error is told", func() bool { return refused(t, first, "c.example").StateErr != nil })
 
 	second := begin("second:", store)
-	store.fails.Store(1)
+	store.fails.Store(always)
 	acquire(t, second, "a.example", 0).Release() // the disk can't be read
-	held := acquire(t, second, "b.example", 0)   // keeps the process busy
+	store.fails.Store(0)
+	held := acquire(t, second, "b.example", 0) // keeps the process busy
 	defer held.Release()
 	retry(second)
 	refused(t, second, "a.example")
@@ -506,4 +512,26 @@ func TestAFailedSaveIsMadeTenSecondsLater(t *testing.T) {
 			t.Errorf("%v after %d calls, again at %v; saved %+v", err, store.calls, h.keeping.retryAt, store.debt)
 		}
 	}
+}
+
+// TestAHeartbeatLeavesAFailedStoreAlone: it wants to save a block while this process does, whose call
+// then fails.
+func TestAHeartbeatLeavesAFailedStoreAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := make(chan bool)
+		store := &debtStore{err: errors.New("no disk"), between: func() { <-fail }}
+		l := idle(t, Config{Limits: hostlimit.Config{Store: store}})
+		h := l.host("a.example")
+		h.known.Refusals = rules.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
+		saved := make(chan error, 1)
+		go func() { saved <- l.save(t.Context(), h.key) }()
+		synctest.Wait()
+		go l.keepRound(false)
+		synctest.Wait() // it waits for that call
+		close(fail)
+		synctest.Wait()
+		if err := <-saved; err == nil || store.calls != 1 {
+			t.Errorf("%v, after %d calls", err, store.calls)
+		}
+	})
 }
