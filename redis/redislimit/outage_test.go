@@ -163,7 +163,7 @@ func (*cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func TestAWaiterReturnsToItsPartition(t *testing.T) {
 	t.Parallel()
 	_, addrs := newCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, MaxRedirects: -1, ReadTimeout: time.Second})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, MaxRedirects: -1, ReadTimeout: patience})
 	t.Cleanup(func() { _ = client.Close() })
 	hook := new(cutter)
 	client.AddHook(hook)

@@ -322,7 +322,7 @@ func TestOnACluster(t *testing.T) {
 	_, addrs := newCluster(t)
 	t.Run("Promises", func(t *testing.T) {
 		hostlimittest.Run(t, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
-			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: patience})
 			l, err := newLimiter(Config{Client: client, Prefix: fmt.Sprintf("test:%d:", time.Now().UnixNano()), Limits: cfg}, 0, born())
 			if err != nil {
 				t.Fatal(err)

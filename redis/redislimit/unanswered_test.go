@@ -91,7 +91,7 @@ func TestTheEndOfAnUnansweredAttemptSurvivesALoss(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	fleet := newFleet(t, server, Config{Limits: hostlimit.Config{
-		Delay: hostlimit.Delay{Min: time.Minute}, MaxWait: time.Second,
+		Delay: hostlimit.Delay{Min: time.Minute},
 	}}, 2)
 	turn := acquire(t, fleet[0], "a.example", 0)
 	defer turn.Release()
