@@ -161,8 +161,8 @@ func (l *Limiter) keepAll() {
 	}
 }
 
-// keepRound saves the hosts of which the Store lacks something, with last also those for which it has
-// just failed: after Close there is no later round to leave them to.
+// keepRound saves the hosts of which the Store lacks something, with last also those for which it
+// has just failed: after Close there is no later round to leave them to.
 func (l *Limiter) keepRound(last bool) {
 	// Asked again before the call: one of this process may have failed since the round began.
 	isDue := func(h *host, now time.Duration) bool {
