@@ -17,8 +17,7 @@ func TestOneNumberForWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" {
-			// Each page says something else, so that none has to be doubted.
-			fmt.Fprint(w, strings.Repeat("a", len(r.URL.Path)), " page of ", strings.Map(toLetter, r.URL.Path))
+			fmt.Fprint(w, ownWords(r.URL.Path))
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
@@ -38,8 +37,17 @@ func TestOneNumberForWhatIsLeft(t *testing.T) {
 	polite(t, nil, args...).expect(t, 0, "", "continuing with "+left[1]+" URLs")
 }
 
-// toLetter makes a letter of a digit.
-func toLetter(r rune) rune { return r - '0' + 'a' }
+// ownWords returns the text of a page whose path is a number. No page has a word of another one, so that
+// none has to be doubted.
+func ownWords(path string) string {
+	toLetter := func(digit rune) rune { return digit - '0' + 'a' }
+	name := strings.Map(toLetter, strings.TrimPrefix(path, "/"))
+	var words []string
+	for first := 'a'; first <= 'z'; first++ {
+		words = append(words, string(first)+name)
+	}
+	return strings.Join(words, " ")
+}
 
 // TestErrorsNameFlags: who types a command knows no field of a Go type.
 func TestErrorsNameFlags(t *testing.T) {
@@ -76,8 +84,7 @@ func TestFailedHasWhatIsOver(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		if r.URL.Path != "/" {
-			// Each page says something else, so that none has to be doubted.
-			fmt.Fprint(w, strings.Repeat("a", len(r.URL.Path)), " page of ", strings.Map(toLetter, r.URL.Path))
+			fmt.Fprint(w, ownWords(r.URL.Path))
 			return
 		}
 		for i := range 40 {
