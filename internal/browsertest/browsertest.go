@@ -2,13 +2,13 @@
 package browsertest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -72,23 +72,34 @@ const (
 func run(t *testing.T, patience time.Duration, browser string, flags []string) (string, error) {
 	t.Helper()
 	// Processes that a browser leaves behind still write to it: t.TempDir couldn't be removed.
-	profile, err := os.MkdirTemp("", "browsertest") //nolint:usetesting // see above
+	dir, err := os.MkdirTemp("", "browsertest") //nolint:usetesting // see above
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(profile)
+	defer os.RemoveAll(dir)
+	// They keep its output open, too, and the end of a pipe would be waited for.
+	dom, err := os.Create(filepath.Join(dir, "dom.html"))
+	if err != nil {
+		return "", err
+	}
+	defer dom.Close()
+	messages, err := os.Create(filepath.Join(dir, "messages.txt"))
+	if err != nil {
+		return "", err
+	}
+	defer messages.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	flags = slices.Insert(slices.Clone(flags), 0, "--user-data-dir="+profile)
+	flags = slices.Insert(slices.Clone(flags), 0, "--user-data-dir="+filepath.Join(dir, "profile"))
 	cmd := exec.CommandContext(ctx, browser, flags...)
-	cmd.WaitDelay = time.Second // its processes keep the pipes open
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	dom, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", cmp.Or(ctx.Err(), err), &stderr)
+	cmd.Stdout = dom
+	cmd.Stderr = messages
+	if err := cmd.Run(); err != nil {
+		said, _ := os.ReadFile(messages.Name())
+		return "", fmt.Errorf("%w\n%s", cmp.Or(ctx.Err(), err), said)
 	}
-	return string(dom), nil
+	text, err := os.ReadFile(dom.Name())
+	return string(text), err
 }
 
 // Attribute returns the number in a data attribute of a page's root, -1 if it isn't there.

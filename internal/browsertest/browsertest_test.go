@@ -73,3 +73,18 @@ func TestABrowserThatStopsIsEnded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWhatABrowserLeavesBehindIsNotWaitedFor: its helpers still have its output open when it has ended.
+func TestWhatABrowserLeavesBehindIsNotWaitedFor(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // the browser is a script
+	}
+	script := filepath.Join(t.TempDir(), "browser")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 10 &\necho page\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dom, err := run(t, time.Hour, script, nil)
+	if dom != "page\n" || err != nil {
+		t.Errorf("%q, %v", dom, err)
+	}
+}
