@@ -185,8 +185,12 @@ func (c *crawlCommand) tellNext(ctx context.Context, sh *shell) {
 	if err != nil || next.IsZero() {
 		return // the summary says that nothing was fetched
 	}
-	fmt.Fprintf(sh.errs, "politeness crawl: no page was due, the next one is at %s\n",
-		next.Local().Format(time.DateTime))
+	what := "one"
+	if c.polls != nil { // the queue has a row for them, too
+		what = "page or sitemap"
+	}
+	fmt.Fprintf(sh.errs, "politeness crawl: no page was due, the next %s is at %s\n",
+		what, next.Local().Format(time.DateTime))
 }
 
 // tellDue says how many URLs of -state are due, and when the next one is.

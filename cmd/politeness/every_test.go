@@ -244,6 +244,8 @@ func TestARunInWhichNothingIsDueSaysWhen(t *testing.T) {
 	args := []string{"crawl", "-agent", agent, "-delay", "10ms", "-state", dir, "-every", "1d", s.URL + "/front"}
 	polite(t, nil, args...).expect(t, 0, "", "2 visited (2 new)")
 	polite(t, nil, args...).expect(t, 0, "", "politeness crawl: no page was due, the next one is at ")
+	args = append([]string{"crawl", "-sitemaps"}, args[1:]...)
+	polite(t, nil, args...).expect(t, 0, "", "no page was due, the next page or sitemap is at ")
 }
 
 // TestSitemapsThatHaventChangedAre304s, by the server's log. A place without a sitemap is asked for
