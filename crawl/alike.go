@@ -99,6 +99,27 @@ type control struct {
 	some sketch // of its text
 }
 
+// A kind is one of responses by which a limit may refuse a single request, between pages that are
+// served.
+type kind uint8
+
+const (
+	ordinary kind = iota // none: a page, a redirect, a page that is gone, or a refusal of the host
+	forbids              // 403, or the like
+	unusual              // another response that is no page, such as 202 and 204
+)
+
+// kindOf returns the kind of a page's response.
+func kindOf(page *Page) kind {
+	switch {
+	case meaningOf(page) == rules.Forbidden:
+		return forbids
+	case rowOf(page) == noPage && page.saying.target == "":
+		return unusual
+	}
+	return ordinary
+}
+
 // A doubt is why a control is asked for: its host may answer everything like a row.
 type doubt struct {
 	row   saying

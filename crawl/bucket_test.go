@@ -28,12 +28,12 @@ func bucket(status, size int, span time.Duration) func(time.Duration, string) in
 	}
 }
 
-// withForbidden answers 403 for each tenth page, and asks protect for the others.
-func withForbidden(protect func(time.Duration, string) int) func(time.Duration, string) int {
+// withForbidden answers status for each tenth page, and asks protect for the others.
+func withForbidden(status int, protect func(time.Duration, string) int) func(time.Duration, string) int {
 	return func(at time.Duration, path string) int {
 		says := protect(at, path)
 		if strings.HasSuffix(path, "7") {
-			return http.StatusForbidden
+			return status
 		}
 		return says
 	}
@@ -47,7 +47,7 @@ func presets() map[string]politeness.Config {
 }
 
 // TestALimitThatForbidsSingleRequests: a limit refuses each request that is too early, in words that
-// forbid a page, and serves others between. No page is lost, and few requests are refused.
+// forbid a page or mean nothing, and serves others between. No page is lost, and few requests are refused.
 func TestALimitThatForbidsSingleRequests(t *testing.T) {
 	const pages = 200
 	for name, cfg := range presets() {
@@ -61,6 +61,11 @@ func TestALimitThatForbidsSingleRequests(t *testing.T) {
 			{403, 1, 2 * time.Second},
 			{403, 5, time.Second},
 			{430, 1, time.Second},
+			{202, 1, time.Second},
+			{202, 5, 6 * time.Second},
+			{204, 1, 2 * time.Second},
+			{206, 5, time.Second},
+			{422, 1, time.Second / 3},
 		} {
 			t.Run(fmt.Sprintf("%d, %d each %v/%s", tt.status, tt.size, tt.span, name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -84,27 +89,35 @@ func TestALimitThatForbidsSingleRequests(t *testing.T) {
 }
 
 // TestForbiddenPagesCostLittle on a site that limits nothing, and on one that limits by the same
-// status.
+// status. Pages that aren't there cost nothing.
 func TestForbiddenPagesCostLittle(t *testing.T) {
 	const (
 		pages     = 400
 		forbidden = 40
 	)
+	none := func(int) func(time.Duration, string) int { return out(0, -1) }
+	oneASecond := func(status int) func(time.Duration, string) int { return bucket(status, 1, time.Second) }
 	for name, cfg := range presets() {
 		for limit, tt := range map[string]struct {
-			protect func() func(time.Duration, string) int
+			status  int
+			protect func(status int) func(time.Duration, string) int
 			again   int // requests for forbidden pages, beside one for each
 			lost    int // pages, at most
 		}{
-			"no limit":     {func() func(time.Duration, string) int { return out(0, -1) }, 3, 0},
-			"one a second": {func() func(time.Duration, string) int { return bucket(403, 1, time.Second) }, 2 * forbidden, 8},
+			"no limit":          {403, none, 3, 0},
+			"one a second":      {403, oneASecond, 2 * forbidden, 8},
+			"no limit, 202":     {202, none, 3, 0},
+			"no limit, 204":     {204, none, 3, 0},
+			"no limit, 422":     {422, none, 3, 0},
+			"no limit, 404":     {404, none, 0, 0},
+			"one a second, 202": {202, oneASecond, 2 * forbidden, 8},
 		} {
 			t.Run(limit+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig()
 					cfg.Base = r.Web
 					r.politeness = cfg
-					s := &guardedSite{began: time.Now(), protect: withForbidden(tt.protect()), asked: map[string]int{}, had: map[string]bool{}}
+					s := &guardedSite{began: time.Now(), protect: withForbidden(tt.status, tt.protect(tt.status)), asked: map[string]int{}, had: map[string]bool{}}
 					r.Site("https://example.com").Handle("/", s)
 					sum := r.run(t.Context(), t, numbered("example.com", pages)...)
 					again := -forbidden

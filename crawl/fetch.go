@@ -515,7 +515,7 @@ func (r *run) get(page *Page) error {
 		page.banned = true
 		call.Ban(why)
 	}
-	if page.sparse && meaningOf(page) == rules.Forbidden {
+	if page.sparse != ordinary && kindOf(page) == page.sparse {
 		page.limited = true
 		page.refuse("it limits requests by such responses: it has served a page later that it refused so")
 	}
@@ -531,7 +531,7 @@ func (p *Page) banOf(effect hostlimit.Effect) string {
 		return ""
 	case p.doubt != nil && p.doubt.isWall(p):
 		return "it answers all pages alike, even one that it has served before"
-	case meaningOf(p) == rules.Forbidden && !p.sparse: // of a host that limits so it is no ban
+	case meaningOf(p) == rules.Forbidden && p.sparse != forbids: // of a host that limits so it is no ban
 		return "it refuses a page that it has served before"
 	}
 	return ""

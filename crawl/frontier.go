@@ -165,7 +165,7 @@ type flight struct {
 	started bool   // its request goes out; see started
 	told    saying // refusals.told, when it was taken
 	doubt   *doubt // that the page, which was served before, is to settle; nil: none
-	sparse  bool   // refusals.sparse, when it was taken
+	sparse  kind   // refusals.sparse, when it was taken
 
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start

@@ -54,7 +54,7 @@ type Page struct {
 	doubt       *doubt  // that its response is to settle; nil: none
 	banned      bool    // its answer shows that the host refuses everything, whatever the status
 	broken      bool    // the host has ended its body before the end
-	sparse      bool    // see refusals.sparse
+	sparse      kind    // see refusals.sparse
 	limited     bool    // it is refused by refusals.sparse
 	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none

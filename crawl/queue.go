@@ -48,7 +48,7 @@ type Request struct {
 	cookie bool   // it was asked for again after a redirect to itself, see run.wantsCookie
 	asked  bool   // it was asked at the end of the crawl whether a rule still refuses it, see aside
 	own    bool   // only this URL seems to fail, not its host, see refusals
-	single bool   // its answer was a single one such as 403, between pages that were served
+	single kind   // of its answer, if that was a single one between pages that were served
 }
 
 // MaxData is the most bytes of Request.Data.

@@ -26,8 +26,9 @@ import (
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
 //	                                                     first few, and all of a host that limits, come back
 //	                                                     once, the very first after a rest of the host: its trial
-//	open     served, the trial                  open     the host limits so: 403 means the same as 503 from now on,
-//	                                                     until a page is found to fail alone
+//	open     202, or the like                   open     the same, if it stands alone between pages that are served
+//	open     served, the trial                  open     the host limits so: 403, or 202, means the same as 503 from
+//	                                                     now on, until a page is found to fail alone
 //	again    served, that page                  open     the host had refused, and serves again
 //	again    refused, a page of before          again    it is fetched after the other one
 //	again    refused, that page                 suspect  another page shows whether the host refuses; 429: again
@@ -56,7 +57,7 @@ type refusals struct {
 	held    []*Page // answered 403 and the like since a page was served
 
 	refusedOnce bool // again was refused once
-	doubted     int  // pages that were asked again after a single answer such as 403
+	doubted     int  // pages that were asked again after a single answer of a kind
 	windowAsked bool // a suspect was asked for once more right after good was served
 	blamed      int  // suspects that were found to fail alone by good, since another page was served
 	row         int  // refusals in a row
@@ -72,7 +73,7 @@ type refusals struct {
 	status    int           // of the last refusal, which may be over; 0: no response
 	word      string        // reason of the last refusal, if its status isn't the reason
 	limits    bool          // the host has refused, and not only one page has failed
-	sparse    bool          // the host has refused single requests by such as 403, and served them later
+	sparse    kind          // of answers by which the host has refused single requests, and served them later
 	trial     time.Time     // until then pages that were answered so wait for the trial's page; zero: no trial
 	told      saying        // saying that Visit has called a refusal; zero: none
 	like      likeRow       // answers that may be a wall
@@ -94,7 +95,7 @@ func (s *refusals) isFresh(now time.Time) bool { return !s.serves && now.Sub(s.f
 // knockAfter are the rests of a host that has served nothing, after responses such as 403.
 var knockAfter = [...]time.Duration{time.Minute, 10 * time.Minute}
 
-// mostDoubted is how many pages are asked for again after a single answer such as 403, if the host
+// mostDoubted is how many pages are asked for again after a single answer of a kind, if the host
 // has never refused: few limits answer so.
 const mostDoubted = 3
 
@@ -233,7 +234,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	}
 	switch {
 	case over:
-		s.sparse = s.sparse && !page.limited // until another page is refused so, and served later
+		s.endLimit(page)
 		v.over = append(v.over, page)
 	case earlier:
 		v.first = append(v.first, page)
@@ -253,11 +254,7 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	}
 	if !earlier {
 		if page.again || page.request.own {
-			s.limits = true // the refused page is served now, so the refusal wasn't the page's
-			s.sparse = s.sparse || page.request.single
-			if page.request.single {
-				s.trial = time.Time{}
-			}
+			s.serveAgain(page)
 		}
 		s.succeed(page, now, v)
 	}
@@ -290,6 +287,30 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	isUnderWay := s.checking || s.banned
 	if isProof && !isUnderWay && (isGone || isPage && (isSmall || s.good.URL == "")) {
 		s.keepGood(page)
+	}
+}
+
+// serveAgain learns from page, which was refused, or answered as by a limit, and was asked for
+// again.
+func (s *refusals) serveAgain(page *Page) {
+	asked := page.request.single
+	if asked != ordinary {
+		s.trial = time.Time{}
+	}
+	if asked != ordinary && kindOf(page) == asked {
+		return // its answer is the same
+	}
+	s.limits = true // the page is served now, so the refusal wasn't the page's
+	if asked != ordinary {
+		s.sparse = asked
+	}
+}
+
+// endLimit notes that page fails alone. If its answer counted as that of a limit, such answers
+// don't until another page is refused so, and served later.
+func (s *refusals) endLimit(page *Page) {
+	if page.limited {
+		s.sparse = ordinary
 	}
 }
 
@@ -484,7 +505,8 @@ func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page)
 			continue
 		}
 		isInRow := h.row != saying{}
-		if now.Before(s.trial) && !isInRow {
+		mayLimit := kindOf(h) != ordinary
+		if now.Before(s.trial) && mayLimit {
 			held = append(held, h) // the answer to the trial decides
 			continue
 		}
@@ -500,14 +522,14 @@ func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page)
 			doubts = mayBanBeOver
 		}
 		forLimit := !h.request.own
-		if !isInRow && forLimit && !mayBanBeOver && s.doubted == 0 {
+		if mayLimit && forLimit && !mayBanBeOver && s.doubted == 0 {
 			s.try(h, now, v)
 			continue
 		}
 		forBan := isChecked && h.request.Tries == 0
 		hasChance := forLimit || forBan
 		isPage := h.row != noPage // whatever its text
-		if isInRow && !isChecked && (isPage || !s.limits) {
+		if isInRow && !isChecked && (isPage || !s.limits) && !mayLimit {
 			hasChance = false // a short row is no limit
 		}
 		if !doubts || !hasChance {
@@ -518,7 +540,10 @@ func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page)
 		if isChecked {
 			h.request.Tries++
 		}
-		h.request.single = !isChecked && !isInRow
+		h.request.single = ordinary
+		if !isChecked {
+			h.request.single = kindOf(h)
+		}
 		s.doubted++
 		v.last = append(v.last, h)
 	}
@@ -529,7 +554,7 @@ func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page)
 // too many would otherwise refuse the page again. If the page is served, the host limits so.
 func (s *refusals) try(held *Page, now time.Time, v *verdict) {
 	held.request.own = true
-	held.request.single = true
+	held.request.single = kindOf(held)
 	s.doubted++
 	s.trial = now.Add(longestTrial)
 	v.calm = append(v.calm, held)
@@ -560,7 +585,7 @@ func (s *refusals) endSuspect(now time.Time, v *verdict) {
 		v.last = append(v.last, suspect)
 	default:
 		v.done = append(v.done, suspect)
-		s.sparse = s.sparse && !suspect.limited // until another page is refused so, and served later
+		s.endLimit(suspect)
 	}
 }
 
@@ -638,7 +663,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	if !page.good {
 		s.held = append(s.held, page)
 	}
-	if page.request.single {
+	if page.request.single != ordinary {
 		s.trial = time.Time{}
 	}
 	// If there is a page that was served before, no other page is a proof.
@@ -654,7 +679,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 		s.explain(v)
 		for _, h := range s.held {
 			h.request.own = false // the ban explains it
-			h.request.single = false
+			h.request.single = ordinary
 		}
 		v.last = append(v.last, s.held...)
 		s.held = nil
