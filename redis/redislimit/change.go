@@ -143,7 +143,7 @@ func (c *change) learn(at reply) bool {
 	}
 	changed := c.effect.Blocked || c.effect.Cleared
 	if c.act != noAct && changed {
-		h.note(at, c.act == blocks)
+		h.note(at, answer.Host.Version, c.act == blocks)
 	}
 	return true
 }

@@ -278,3 +278,31 @@ func TestASuccessIsWaitedForWhereItEndsSomething(t *testing.T) {
 		}
 	}
 }
+
+// TestAnActIsReportedOnce: the message to all comes first, and the reply to the call is lost. That to its
+// copy says another time.
+func TestAnActIsReportedOnce(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{})
+	h.p.clock.At = h.l.now()
+	h.l.OnAct(func(hostlimit.Act) bool { return true })
+	now := micros(h.l.now())
+	block := wire.Report{Until: now + micros(time.Hour), Version: int64(now)}
+	c := &change{h: h, act: blocks, done: make(chan reply, 1), effect: hostlimit.Effect{Blocked: true}}
+	h.changes = []*change{c}
+	h.l.proclaimed(&wire.Verdict{Key: h.p.hostKey(h.key), Now: now, Act: int(blocks), Host: block})
+	c.answered(reply{
+		received: h.l.now(),
+		server:   now + micros(time.Millisecond),
+		answer:   &wire.Changed{Head: wire.Head{Kind: wire.Stored}, Host: block},
+	})
+	if n := len(h.l.acted); n != 1 {
+		t.Errorf("one block is reported %d times", n)
+	}
+	// The next act is another one.
+	h.l.proclaimed(&wire.Verdict{
+		Key: h.p.hostKey(h.key), Now: now + micros(time.Second), Act: int(clears), Host: wire.Report{Version: int64(now) + 1},
+	})
+	if n := len(h.l.acted); n != 2 {
+		t.Errorf("a block and its end are reported %d times", n)
+	}
+}

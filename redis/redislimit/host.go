@@ -270,12 +270,15 @@ func (h *host) restoreLeases(now time.Duration) []wire.Lease {
 }
 
 // note stores a Block or Clear by an operator for reportEvents or, without a receiver of acts,
-// until the next Grant or Error of h reports it.
-func (h *host) note(at reply, blocked bool) {
-	if h.news.actAt == at.server {
-		return // it came already, as the reply or as the message to all
+// until the next Grant or Error of h reports it. version is that of the refusals that it has made.
+func (h *host) note(at reply, version int64, blocked bool) {
+	// It came already, as the reply or as the message to all. The reply to a copy of the call has
+	// another time.
+	if h.news.noted && h.news.actOf == version {
+		return
 	}
-	h.news.actAt = at.server
+	h.news.noted = true
+	h.news.actOf = version
 	// By the bounds of the server's clock, the act may seem to be in the future.
 	when := h.l.base.Add(min(h.p.clock.Surely(at.server, at.received), at.received))
 	byHand := &hostlimit.Debt{ClearedAt: when}

@@ -120,6 +120,6 @@ func (l *Limiter) proclaimed(verdict *wire.Verdict) {
 	}
 	act := act(verdict.Act)
 	if act > noAct {
-		h.note(at, act == blocks)
+		h.note(at, report.Version, act == blocks)
 	}
 }

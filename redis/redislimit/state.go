@@ -239,7 +239,8 @@ type news struct {
 	stateErr  error
 	byHand    *hostlimit.Debt
 	takenBack []hostlimit.TakenBack // only a Grant reports these
-	actAt     wire.Micros           // time of the last byHand on the server's clock
+	noted     bool                  // there was a byHand
+	actOf     int64                 // version of the server's refusals by the last byHand
 }
 
 // A hostWait is the reason for which the waiters of a host wait, and the time that they spent so.
