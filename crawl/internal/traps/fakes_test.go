@@ -9,7 +9,10 @@ import (
 // fakes are sites after the URLs of further software. But for nuke they were written
 // before the rule was tried on them.
 func fakes() []*site {
-	return []*site{joomla(), smf(), drupal(), bugzilla(), piwigo(), moin(), cgit(), myCalendar(), nuke(), hugo(), sphinx()}
+	return []*site{
+		joomla(), smf(), drupal(), bugzilla(), piwigo(), moin(), cgit(), myCalendar(), nuke(), hugo(), sphinx(),
+		dspace(), redmine(), gitlab(), discourse(),
+	}
 }
 
 // A draft is the answer that a fake site is writing.

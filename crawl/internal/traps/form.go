@@ -105,9 +105,10 @@ func (h hash) addSegment(s string, isLast bool) hash {
 	dot := strings.LastIndexByte(s, '.')
 	hyphens := strings.Count(s, "-")
 	isSlug := hyphens+strings.Count(s, "_") >= 2 || len(s) > maxSegment
+	stem, _, _ := strings.Cut(s, ".")
 	switch {
-	case isHex(s):
-		return h.add('#')
+	case isHex(stem): // with its extension, such as that of a patch
+		return h.add('#').addString(s[len(stem):])
 	case hasDigit(s) && hyphens < 3:
 		return h.addFolded(s)
 	case isSlug, isLast && dot < 0:

@@ -324,6 +324,23 @@ func TestURLsDiffer(t *testing.T) {
 	}
 }
 
+// TestHashesAreFolded: hashes with one extension make one form of path, so that patches of commits are
+// told from the commits.
+func TestHashesAreFolded(t *testing.T) {
+	const one, other = "1c8d7832e9", "05e4f0ab77"
+	for _, path := range []string{"/commit/%s", "/commit/%s.patch", "/archive/%s.tar.gz", "/tree/%s/docs"} {
+		if formOf(fmt.Sprintf(path, one)) != formOf(fmt.Sprintf(path, other)) {
+			t.Errorf("%s of two hashes has two forms", path)
+		}
+	}
+	if formOf("/commit/"+one) == formOf("/commit/"+one+".patch") {
+		t.Error("a commit and its patch have one form")
+	}
+	if formOf("/feed/facade.php") == formOf("/feed/1c8d783.php") {
+		t.Error("a program is taken for a hash")
+	}
+}
+
 // TestLongURLsHaveFewMarks: the work for a URL grows with its length alone.
 func TestLongURLsHaveFewMarks(t *testing.T) {
 	h := NewHost()
