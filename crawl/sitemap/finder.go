@@ -411,16 +411,19 @@ var errSlow = fmt.Errorf("takes longer than %v", maxTime)
 func (w *walk) fetch(l *listing) error {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
-	// The longest wait for a turn is no part of the time.
-	wait := w.Transport.Limiter().Config().WithDefaults().MaxWait
-	wait = min(wait, math.MaxInt64-maxTime)
-	timer := time.AfterFunc(wait+maxTime, func() { cancel(errSlow) })
+	timer := time.AfterFunc(w.longest(), func() { cancel(errSlow) })
 	defer timer.Stop()
 	err := w.fetchIn(ctx, l, timer)
 	if err != nil && !errors.Is(err, errStopped) && errors.Is(context.Cause(ctx), errSlow) {
 		return errSlow
 	}
 	return err
+}
+
+// longest is the time for a response. The longest wait for a turn is no part of maxTime.
+func (w *walk) longest() time.Duration {
+	wait := w.Transport.Limiter().Config().WithDefaults().MaxWait
+	return min(wait, math.MaxInt64-maxTime) + maxTime
 }
 
 // fetchIn is fetch in a context that timer ends.
@@ -454,6 +457,7 @@ func (w *walk) fetchIn(ctx context.Context, l *listing, timer *time.Timer) error
 	case isUnchanged && l.isRedirected: // another file was compared with what is remembered
 		l.memory = revisit.Page{}
 		resp.Body.Close()
+		timer.Reset(w.longest())
 		return w.fetchIn(ctx, l, timer)
 	case isUnchanged:
 		w.Seen.countSame()

@@ -26,10 +26,18 @@ const agent = "SitemapTest/1.0 (+https://example.com/bot; bot@example.com)"
 // crawler returns a Transport over web that waits a second between two requests.
 func crawler(t *testing.T, web *politenesstest.Web, unreachable robotscache.Unreachable) *politeness.Transport {
 	t.Helper()
+	return slowCrawler(t, web, unreachable, time.Second)
+}
+
+// slowCrawler is crawler with a delay between requests.
+func slowCrawler(
+	t *testing.T, web *politenesstest.Web, unreachable robotscache.Unreachable, delay time.Duration,
+) *politeness.Transport {
+	t.Helper()
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: agent, Base: web,
 		Robots: robotscache.Config{OnUnreachable: unreachable},
-		Hosts:  hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}},
+		Hosts:  hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: delay, Max: delay}},
 	})
 	if err != nil {
 		t.Fatal(err)

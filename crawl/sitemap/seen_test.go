@@ -36,6 +36,7 @@ type polled struct {
 	robots string            // its robots.txt
 	bare   bool              // the site sends Last-Modified, and no ETag
 	dates  map[string]time.Time
+	delay  time.Duration // between requests
 }
 
 func newPolled(t *testing.T) *polled {
@@ -45,6 +46,7 @@ func newPolled(t *testing.T) *polled {
 		store: revisit.Dir(t.TempDir()),
 		files: make(map[string]string),
 		dates: make(map[string]time.Time),
+		delay: time.Second,
 	}
 	p.web.Site(site).Handle("/", http.HandlerFunc(p.serve))
 	return p
@@ -90,7 +92,7 @@ func (p *polled) find(how poll) (pages string, log string) {
 	p.log = nil
 	p.web.Site(site).Robots(p.robots)
 	seen := &Seen{Store: p.store}
-	f := Finder{Transport: crawler(p.t, p.web, robotscache.Deny), Seen: seen, AsRead: how.asRead}
+	f := Finder{Transport: slowCrawler(p.t, p.web, robotscache.Deny, p.delay), Seen: seen, AsRead: how.asRead}
 	var found []string
 	for e, err := range f.Pages(p.t.Context(), site) {
 		if err != nil {
@@ -263,6 +265,26 @@ func TestARedirectedSitemapIsReadWhole(t *testing.T) {
 		p.wants("an older file", poll{}, "/2", "/s.xml 302, /other.xml 304, /s.xml 302, /other.xml 200")
 		time.Sleep(day2)
 		p.wants("as long as it redirects", poll{}, "/2", "/s.xml 302, /other.xml 200")
+	})
+}
+
+// TestTheSecondRequestToARedirectHasTheSameTime: the wait for a turn counts, and the host's delay is
+// longer than the time for a file.
+func TestTheSecondRequestToARedirectHasTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPolled(t)
+		p.bare = true
+		p.delay = maxTime + time.Minute
+		p.robots = "Sitemap: /s.xml\n"
+		p.files["/s.xml"] = urls(site + "/1")
+		p.files["/other.xml"] = urls(site + "/2")
+		now := time.Now()
+		p.dates["/s.xml"] = now.Add(-48 * time.Hour)
+		p.dates["/other.xml"] = now.Add(-96 * time.Hour)
+		p.wants("first", poll{}, "/1", "/s.xml 200")
+		p.files["/s.xml"] = "to /other.xml"
+		time.Sleep(day2)
+		p.wants("an older file", poll{}, "/2", "/s.xml 302, /other.xml 304, /s.xml 302, /other.xml 200")
 	})
 }
 
