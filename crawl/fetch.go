@@ -529,7 +529,7 @@ func (p *Page) banOf(effect hostlimit.Effect) string {
 	switch {
 	case !p.good || isKnown:
 		return ""
-	case p.doubt != nil && p.doubt.isWall(p):
+	case p.doubt != (saying{}) && isWall(p, p.doubt):
 		return "it answers all pages alike, even one that it has served before"
 	case meaningOf(p) == rules.Forbidden && p.sparse != forbids: // of a host that limits so it is no ban
 		return "it refuses a page that it has served before"

@@ -164,7 +164,7 @@ type flight struct {
 	again   bool   // for refusals.again
 	started bool   // its request goes out; see started
 	told    saying // refusals.told, when it was taken
-	doubt   *doubt // that the page, which was served before, is to settle; nil: none
+	doubt   saying // row of responses that a page which was served before is to check
 	sparse  kind   // refusals.sparse, when it was taken
 
 	startedAt time.Time
@@ -258,7 +258,7 @@ func (h *host) source() source {
 func (h *host) next() (req Request, ok bool) {
 	switch h.source() {
 	case fromGood:
-		return h.refusals.good.Request, true
+		return h.refusals.good, true
 	case fromAgain:
 		return h.refusals.again, true
 	case fromURLs:
@@ -405,7 +405,7 @@ func (f *frontier) load(fl *flight) {
 	switch h.source() {
 	case fromGood:
 		fl.good = true // the page stays in refusals, and is fetched as often as needed
-		fl.doubt = h.refusals.inDoubt()
+		fl.doubt = h.refusals.doubt
 	case fromAgain:
 		fl.again = true
 		h.refusals.again = Request{}

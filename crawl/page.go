@@ -49,9 +49,8 @@ type Page struct {
 	to          string           // URL to which it redirects; empty: none
 	call        *politeness.Call // of the request, once it was answered
 	saying      saying
-	some        sketch  // of its text
-	row         saying  // shared with others of a row, see likeRow.add
-	doubt       *doubt  // that its response is to settle; nil: none
+	row         saying  // shared with others of a row, see rowOf
+	doubt       saying  // row that its response is to check; zero: none
 	banned      bool    // its answer shows that the host refuses everything, whatever the status
 	broken      bool    // the host has ended its body before the end
 	sparse      kind    // see refusals.sparse

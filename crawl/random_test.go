@@ -96,7 +96,7 @@ func (w *randomWeb) page(host, path string) http.Handler {
 	for _, link := range links {
 		fmt.Fprintf(&b, "<a href=%q>a link</a>\n", link)
 	}
-	fmt.Fprintf(&b, "<p>%[1]s x%[1]s y%[1]s z%[1]s", inLetters(path)) // no two pages are alike
+	fmt.Fprintf(&b, "<p>%s", inLetters(path)) // no two pages say the same
 	html := page(b.String())
 	switch w.rnd.IntN(20) {
 	case 0:

@@ -49,9 +49,10 @@ import (
 // page that was served before, if there is one. So does each second request after the third refusal
 // in a row. Responses to requests that started before the first refusal change no state.
 type refusals struct {
-	good    control // page that was served; the zero value: none was
-	other   control // page that was served before good and says something else; zero: none
-	kept    int     // pages with a text of their own that were served since good is kept
+	good    Request // page that was served; the zero value: none was
+	says    saying  // of good
+	other   Request // page that was served before good and says something else; zero: none
+	said    saying  // of other
 	again   Request // was refused, and is asked for next; the zero value: none
 	suspect *Page   // was refused twice
 	held    []*Page // answered 403 and the like since a page was served
@@ -78,7 +79,6 @@ type refusals struct {
 	told      saying        // saying that Visit has called a refusal; zero: none
 	like      likeRow       // answers that may be a wall
 	doubt     saying        // row for which good is asked, while checking or banned; zero: another reason
-	texts     []sketch      // of doubt, if that is a row of texts; not changed
 
 	serves bool      // the host has served something
 	first  time.Time // first refusal of a host that has served nothing
@@ -264,7 +264,6 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	if !page.good && !s.checking && s.like.isLong() && s.putForward(s.like.says) {
 		s.checking = true
 		s.doubt = s.like.says
-		s.texts = s.like.textsOfRow()
 	}
 	if page.good {
 		return
@@ -320,91 +319,68 @@ func (s *refusals) joinsRow(page *Page) bool {
 	if page.good {
 		return false
 	}
-	page.row = s.like.add(page)
+	page.row = rowOf(page)
+	s.like.add(page.row)
 	isNew := s.like.says != s.like.wall
 	switch {
 	case page.row == saying{}, !page.mayWait:
 		return false
 	case isNew && page.row != noPage && s.like.number < inARow:
 		return false // a few pages with one text count as pages, and their links are followed
-	case page.row == someTexts && !s.like.isLong():
-		return false // most such pages are made from a template
 	case isNew && page.saying.target != "" && s.like.number == 1:
 		return false // a single redirect is followed immediately
 	}
-	return s.differs(&s.good, page.row) || s.differs(&s.other, page.row)
+	return s.differs(s.good, s.says, page.row) || s.differs(s.other, s.said, page.row)
 }
 
-// differs reports whether c would show that the row isn't a wall.
-func (s *refusals) differs(c *control, row saying) bool {
-	switch {
-	case c.URL == "", c.says == saying{}:
-		return false
-	case !row.isTexts():
-		return c.says.row() != row
-	}
-	texts := s.texts
-	if row != s.doubt {
-		texts = s.like.textsOfRow()
-	}
-	// A page that is known by its status alone may have a text of the row today.
-	return c.says.hasText() && isFarFromAll(&c.some, texts)
+// differs reports whether req, which was served as says, would show that a row isn't a wall.
+func (s *refusals) differs(req Request, says, row saying) bool {
+	isKnown := says != saying{}
+	return req.URL != "" && isKnown && says.row() != row
 }
 
 // putForward makes good a page that was served before and differs from the row. It reports whether
 // there is one.
 func (s *refusals) putForward(row saying) bool {
-	if s.differs(&s.good, row) {
+	if s.differs(s.good, s.says, row) {
 		return true
 	}
-	if !s.differs(&s.other, row) {
+	if !s.differs(s.other, s.said, row) {
 		return false
 	}
 	old := s.good
+	said := s.says
 	s.good = s.other
+	s.says = s.said
 	s.other = old
+	s.said = said
 	return true
 }
 
-// leastKept is the number of different pages between good and other. A wall that takes a few texts
-// in turn is found before both are its texts.
-const leastKept = 2 * mostTexts
-
-// keepGood makes page the new good, unless good was kept a short time ago. If the former good says
-// something else, it is kept in other: one of the two may turn out to be a refusal.
+// keepGood makes page the new good. If the former good says something else, it is kept in other:
+// one of the two may turn out to be a refusal.
 func (s *refusals) keepGood(page *Page) {
-	isOther := s.good.URL != "" && s.good.says != page.saying
-	switch {
-	case page.row.isTexts() && s.good.URL != "":
-		return // it may be a wall's
-	case isOther && s.other.URL != "" && s.kept < leastKept:
-		s.kept++
-		return
-	case isOther:
+	if s.good.URL != "" && s.says != page.saying {
 		s.other = s.good
-		s.kept = 0
+		s.said = s.says
 	}
-	s.good = control{Request: page.request, says: page.saying, some: page.some}
+	s.good = page.request
 	s.good.Tries = 0
+	s.says = page.saying
 }
 
 // forgetServed forgets the page req as one that was served before.
 func (s *refusals) forgetServed(req Request) {
 	if s.other.URL == req.URL {
-		s.other = control{}
+		s.other = Request{}
+		s.said = saying{}
 	}
 	if s.good.URL == req.URL {
 		s.good = s.other
-		s.other = control{}
+		s.says = s.said
+		s.other = Request{}
+		s.said = saying{}
 	}
-}
-
-// inDoubt returns what a request for good is to settle; nil: it isn't asked for because of a row.
-func (s *refusals) inDoubt() *doubt {
-	if s.doubt == (saying{}) {
-		return nil
-	}
-	return &doubt{row: s.doubt, texts: s.texts, was: s.good.some}
 }
 
 // dropGood forgets the served pages that have the saying of page, because that is a refusal.
@@ -421,7 +397,7 @@ func (s *refusals) loseGood(req Request) {
 	switch {
 	case !isDoubted || s.putForward(s.doubt):
 	case s.banned:
-		s.good = control{} // it has the saying of the wall: the next page shows whether the ban is over
+		s.good = Request{} // it has the saying of the wall: the next page shows whether the ban is over
 	default:
 		s.doubt = saying{}
 		s.checking = false
@@ -430,24 +406,17 @@ func (s *refusals) loseGood(req Request) {
 
 // dropGoodOf forgets those of the pages that were served which say the given, unless that is zero.
 func (s *refusals) dropGoodOf(says saying) {
-	if s.other.URL == "" || s.saysLike(&s.other, says) {
-		s.other = control{}
+	isKnown := says != saying{}
+	if s.other.URL == "" || isKnown && s.said.row() == says.row() {
+		s.other = Request{}
+		s.said = saying{}
 	}
-	if s.good.URL == "" || s.saysLike(&s.good, says) {
+	if s.good.URL == "" || isKnown && s.says.row() == says.row() {
 		s.good = s.other
-		s.other = control{}
+		s.says = s.said
+		s.other = Request{}
+		s.said = saying{}
 	}
-}
-
-// saysLike reports whether c was served as the given, which isn't zero.
-func (s *refusals) saysLike(c *control, says saying) bool {
-	switch {
-	case says == saying{}:
-		return false
-	case says.isTexts():
-		return isLikeAny(&c.some, s.texts)
-	}
-	return c.says.row() == says.row()
 }
 
 // succeed ends the refusals, because page was served.
@@ -468,8 +437,9 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 	// All that isn't named here begins anew.
 	*s = refusals{
 		good:        s.good,
+		says:        s.says,
 		other:       s.other,
-		kept:        s.kept,
+		said:        s.said,
 		again:       s.again,
 		held:        held,
 		refusedOnce: s.refusedOnce,
@@ -510,7 +480,7 @@ func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page)
 			held = append(held, h) // the answer to the trial decides
 			continue
 		}
-		if isInRow && (h.row == page.row || page.row.continues(h.row)) {
+		if isInRow && h.row == page.row {
 			held = append(held, h) // the row continues
 			continue
 		}
@@ -684,7 +654,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 		v.last = append(v.last, s.held...)
 		s.held = nil
 		if page.banned {
-			s.like.ban(s.doubt, s.texts)
+			s.like = likeRow{least: s.like.least, wall: s.doubt}
 			s.dropGoodOf(s.doubt)
 		}
 	case s.forbidden() >= cmp.Or(s.leastHeld, inARow):
@@ -778,8 +748,9 @@ func (s *refusals) giveBack() []*Page {
 	s.forget(&pages)
 	*s = refusals{
 		good:   s.good,
+		says:   s.says,
 		other:  s.other,
-		kept:   s.kept,
+		said:   s.said,
 		limits: s.limits,
 		sparse: s.sparse,
 		told:   s.told,
@@ -1088,7 +1059,7 @@ func (r *run) refreshGood(res Result) {
 	if h == nil {
 		return
 	}
-	for _, good := range []*Request{&h.refusals.good.Request, &h.refusals.other.Request} {
+	for _, good := range []*Request{&h.refusals.good, &h.refusals.other} {
 		if good.URL == res.URL {
 			good.State = res.State
 		}

@@ -157,7 +157,7 @@ func (v verdict) String() string {
 // TestDryHosts: where a host has nothing else to ask for, pages don't wait for what nothing tells.
 func TestDryHosts(t *testing.T) {
 	page := func() *Page { return &Page{request: Request{URL: "a"}} }
-	good := control{Request: Request{URL: "good"}}
+	good := Request{URL: "good"}
 	for name, tt := range map[string]struct {
 		refusals
 		want     string
@@ -165,7 +165,7 @@ func TestDryHosts(t *testing.T) {
 		size     int
 	}{
 		"nothing":             {refusals{good: good}, "", false, 0},
-		"again":               {refusals{again: good.Request}, "", false, 1},
+		"again":               {refusals{again: good}, "", false, 1},
 		"suspect":             {refusals{suspect: page()}, "later a", false, 1},
 		"suspect and good":    {refusals{suspect: page(), good: good}, "", true, 1},
 		"held":                {refusals{held: []*Page{page()}, serves: true}, "done a", false, 1},
@@ -249,7 +249,7 @@ func TestGood(t *testing.T) {
 // TestWhenAHostIsGivenUp: after more than patience, or after a ban before it has served anything, in
 // that many tries; and where nothing else is left, after a silence of a quarter of an hour.
 func TestWhenAHostIsGivenUp(t *testing.T) {
-	began, good := time.Unix(0, 0), control{Request: Request{URL: "good"}}
+	began, good := time.Unix(0, 0), Request{URL: "good"}
 	for name, tt := range map[string]struct {
 		refusals
 		after        time.Duration

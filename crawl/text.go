@@ -19,7 +19,6 @@ type digest struct {
 	whole uint64   // hash of all words as they are, and of all references
 	main  uint64   // as words, without parts such as nav
 	lines []uint32 // hashes of the lines, in which each row of digits is one
-	some  sketch   // of the words
 
 	around   int    // number of open parts such as nav
 	word     uint64 // hash of the word so far
@@ -124,7 +123,6 @@ func (d *digest) endWord() {
 	d.whole = mixed(d.whole, d.exact)
 	if !d.hasDigit {
 		d.words = mixed(d.words, d.word)
-		d.some.add(uint32(d.word >> 32)) //nolint:gosec // half of a hash is one
 		if d.around == 0 {
 			d.main = mixed(d.main, d.word)
 		}
