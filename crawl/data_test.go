@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -204,7 +205,7 @@ func TestTakeOrdersLinks(t *testing.T) {
 		r.crawl.Follow = crawl.SameHost
 		r.crawl.Take = func(_ *crawl.Page, l crawl.Link, req *crawl.Request) bool {
 			if strings.HasSuffix(l.URL, "/3") {
-				req.Priority = 1 << 40 // which is clipped
+				req.Priority = math.MaxInt // which is clipped
 			}
 			return true
 		}

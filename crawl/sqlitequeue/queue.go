@@ -503,7 +503,10 @@ func (t *taking) straighten(ctx context.Context, tx *sql.Tx) error {
 }
 
 // A level is the URLs of a host with one Priority that are postponed alike.
-type level struct{ priority, later int }
+type level struct {
+	priority int64 // 32 bits are too few for aboveAll
+	later    int
+}
 
 // takeOf takes requests of a host.
 func (t *taking) takeOf(ctx context.Context, host string) error {
@@ -552,7 +555,7 @@ func (t *taking) read(
 		case err != nil:
 			return level{}, false, err
 		case due > t.now:
-			return level{r.Priority, r.Later}, true, nil
+			return level{int64(r.Priority), r.Later}, true, nil
 		}
 		r.State = crawl.LentState(r.State, time.Unix(due, 0)) // Again may have made it due
 		if own := hashOf(r.URL); hash != own {

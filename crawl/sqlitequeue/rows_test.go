@@ -51,7 +51,7 @@ func TestRowsThatSomebodyHasPutIntoTheFile(t *testing.T) {
 		if _, err := db.ExecContext(t.Context(), hosts, host); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.ExecContext(t.Context(), urls, i, url, -1<<40, 1<<40, host); err != nil {
+		if _, err := db.ExecContext(t.Context(), urls, i, url, int64(-1<<40), int64(1<<40), host); err != nil {
 			t.Fatal(err)
 		}
 	}

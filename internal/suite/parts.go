@@ -80,7 +80,7 @@ func without(names, others []string) []string {
 }
 
 // rest is the tests that race leaves out: those that it would slow down too much, and the
-// programs'. It also builds the root module for 32 bits; portable asks for more.
+// programs'. It also vets the published modules for 32 bits; portable asks for more.
 func rest(r *repository) []*task {
 	test := func(args ...string) []string { return append([]string{"go", "test", "-json"}, args...) }
 	once := test("-count=1", ".")
@@ -94,7 +94,7 @@ func rest(r *repository) []*task {
 		each(root, "long", test(paths(sequential)...)...),
 		each(root, "grid", test("-count=1", "-run=Grid|DelaysComeBack", "./hostlimit/memory")...),
 		each([]string{"redis/redislimit"}, "fates", test("-count=1", "-run=Fates", ".")...),
-		with("GOARCH=386", each(root, "32 bits", "go", "build", "./...")),
+		with("GOARCH=386", each(r.published, "32 bits", "go", "vet", "./...")),
 		each(r.programs, "test", test("./...")...),
 	))
 }

@@ -45,15 +45,16 @@ func FuzzReplies(f *testing.F) {
 		}
 		f.Add(raw)
 	}
-	host := map[string]any{"next": 1 << 62, "block": -1 << 62, "single": true, "version": 7, "rest": "x", "since": 1.5}
+	const huge = int64(1 << 62)
+	host := map[string]any{"next": huge, "block": -huge, "single": true, "version": 7, "rest": "x", "since": 1.5}
 	answer(map[string]any{"kind": "go"})
-	answer(map[string]any{"kind": "go", "at": time.Now().UnixMicro(), "guard": 1 << 40, "slots": 1, "host": host})
-	answer(map[string]any{"kind": "go", "at": -1 << 62, "guard": 1 << 62, "delay": -1 << 62, "slots": -1, "prev": 1 << 62, "host": host})
-	answer(map[string]any{"kind": "wait", "place": 1 << 62, "why": "b", "full": 1 << 62, "expiry": 5, "first": -1 << 62})
+	answer(map[string]any{"kind": "go", "at": time.Now().UnixMicro(), "guard": int64(1 << 40), "slots": 1, "host": host})
+	answer(map[string]any{"kind": "go", "at": -huge, "guard": huge, "delay": -huge, "slots": -1, "prev": huge, "host": host})
+	answer(map[string]any{"kind": "wait", "place": huge, "why": "b", "full": huge, "expiry": 5, "first": -huge})
 	answer(map[string]any{"kind": "at", "at": 1e300, "why": "b"})
-	answer(map[string]any{"kind": "late", "at": -1 << 62, "why": "d", "host": host})
-	answer(map[string]any{"kind": "ok", "at": 1 << 62, "host": host})
-	answer(map[string]any{"kind": "stored", "latest": 1 << 62, "host": host})
+	answer(map[string]any{"kind": "late", "at": -huge, "why": "d", "host": host})
+	answer(map[string]any{"kind": "ok", "at": huge, "host": host})
+	answer(map[string]any{"kind": "stored", "latest": huge, "host": host})
 	answer(map[string]any{"kind": "broken", "err": "key: of the wrong type"})
 	f.Add([]byte("\xdd\xff\xff\xff\xff\x01"))
 	f.Add([]byte("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x01"))

@@ -29,7 +29,7 @@ var formerScript string
 func formerCall(gen string, number int64, operations ...[]any) []any {
 	second := int64(time.Second / time.Microsecond)
 	header := []any{
-		"p:push:", true, gen, 0, 1 << 52, 2 * second, 1000, 1000, 20_000, second, 600 * second, 1800 * second,
+		"p:push:", true, gen, 0, int64(1 << 52), 2 * second, 1000, 1000, 20_000, second, 600 * second, 1800 * second,
 		[]any{},
 		"oldprocess",
 		"old:1", "Concurrency 2", 10 * second, 0, number,

@@ -316,7 +316,7 @@ func FuzzRead(f *testing.F) {
 	}
 	seed(map[string]any{"now": 7, "gen": "r7", "call": 3, "answers": []any{map[string]any{"kind": "go", "at": 7}}})
 	seed(map[string]any{"kind": "push", "id": "p.1", "due": 1e300, "why": "d"})
-	seed(map[string]any{"kind": "block", "key": "k", "host": map[string]any{"block": 1 << 40, "rest": "x"}})
+	seed(map[string]any{"kind": "block", "key": "k", "host": map[string]any{"block": int64(1 << 40), "rest": "x"}})
 	seed(map[string]any{"suspects": []any{map[string]any{"resource": uint64(math.MaxUint64)}}})
 	f.Add([]byte(""))
 	f.Add([]byte("\x81\xa7answers\xdd\xff\xff\xff\xff\x01"))                   // a list of 4 thousand million
