@@ -190,7 +190,9 @@ type Config struct {
 	// is done when the sequence has ended. If ctx or the process ends before that, the next Run
 	// fetches that URL again, and calls Discover again. With Revisit, Discover is called again for
 	// a host after Revisit.Min, before the pages of the host that are due. Then a page is due if
-	// its Request.Modified is later than its visit. If Discover is nil, there are no calls.
+	// its Request.Modified is later than its visit. If a call yields nothing, the next calls come
+	// more rarely. So yield the zero Request if the host has sources without anything new. It adds
+	// no URL. If Discover is nil, there are no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL. An added URL has one result. A URL that is Invalid,

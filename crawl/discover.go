@@ -54,6 +54,9 @@ func (s *seeker) seek(url string) {
 // take takes a request that Discover yields. It reports whether more are wanted.
 func (s *seeker) take(req Request) bool {
 	s.hasAny = true
+	if req == (Request{}) { // the sources have nothing new
+		return s.run.starts.Err() == nil
+	}
 	req.Depth = max(1, req.Depth) // 0 is for start URLs, which may redirect anywhere, see turnTo
 	taken, err := guardedValue("Take of "+req.URL, func() (bool, error) { return s.run.takeFound(&req) })
 	switch {

@@ -838,3 +838,40 @@ func TestBrokenPagesAloneAreAskedForRarely(t *testing.T) {
 		}
 	})
 }
+
+// TestSourcesWithoutNews are asked for each Min all the same, if Discover yields the zero Request. It is
+// no URL, and a Request without a URL that has anything else is still a mistake.
+func TestSourcesWithoutNews(t *testing.T) {
+	for name, second := range map[string]crawl.Request{"none": {}, "mistaken": {Priority: 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLiving(t)
+				l.rig.crawl.Revisit = revisit.Schedule{Min: time.Hour, Max: 30 * 24 * time.Hour}
+				l.rig.crawl.Watch = -1
+				calls := 0
+				l.rig.crawl.Discover = listed(func(context.Context, string) []crawl.Request {
+					calls++
+					if calls == 1 {
+						return []crawl.Request{{URL: "https://example.com/listed"}}
+					}
+					return []crawl.Request{second}
+				})
+				l.answer("/", version(`"1"`, "start"))
+				l.answer("/listed", version(`"1"`, "listed"))
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Hour+time.Minute)
+				defer cancel()
+				s := l.rig.run(ctx, t, "https://example.com/")
+				if calls < 99 || calls > 101 {
+					t.Errorf("Discover was called %d times in 100 hours", calls)
+				}
+				mistakes := 0
+				if second != (crawl.Request{}) {
+					mistakes = calls - 1
+				}
+				if got := s.Outcomes[crawl.Invalid]; got != mistakes {
+					t.Errorf("%d URLs are invalid, want %d", got, mistakes)
+				}
+			})
+		})
+	}
+}

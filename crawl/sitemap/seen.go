@@ -23,7 +23,7 @@ import (
 // In crawl.Config.Discover don't call Save, because the Queue gets the last URLs after Discover has
 // ended. Call Save of the last Seen when Discover is called again with the same URL, or when Run
 // has ended without an error and without Summary.Stopped. If no page came and Unchanged isn't 0,
-// yield the URL of a page that the crawl knows. Otherwise the crawl calls Discover more rarely.
+// yield the zero crawl.Request. Otherwise the crawl calls Discover more rarely.
 //
 //   - An index is read whole each time, and never remembered. Its 304 would hide changes of the
 //     sitemaps that it lists.
