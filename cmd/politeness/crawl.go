@@ -310,7 +310,6 @@ func (c *crawlCommand) start(
 			within:   &c.within,
 			sitemaps: c.sitemaps,
 			sources:  sourcesByHost(transport, urls, c.every.sources),
-			starts:   startsByHost(transport, urls),
 		}
 		if c.every.isSet() {
 			c.polls = newPolls(c.policy.state, sh.errs)
@@ -515,19 +514,7 @@ type lister struct {
 	within   *scope
 	sitemaps bool                // those of the site are read
 	sources  map[string][]string // further ones by host
-	starts   map[string]string   // a URL of the command line by host
 	polls    *polls              // nil: all is read each time
-}
-
-// startsByHost returns the first URL of each host.
-func startsByHost(t *politeness.Transport, urls []string) map[string]string {
-	byHost := make(map[string]string)
-	for _, url := range urls {
-		if key, err := t.HostKey(url); err == nil && byHost[key] == "" {
-			byHost[key] = url
-		}
-	}
-	return byHost
 }
 
 // sourcesByHost returns the sources by the hosts with which they are read: their own, or the first
@@ -634,9 +621,9 @@ func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request)
 		}
 	}
 	// A site without anything new has sitemaps all the same. If nothing was yielded, the crawl would
-	// take it for a site without, and call rarely. The URL of the command line is known.
-	if start := l.starts[home]; listed == 0 && start != "" && seen != nil && seen.Unchanged() > 0 {
-		yield(crawl.Request{URL: start})
+	// take it for a site without, and call rarely.
+	if listed == 0 && seen != nil && seen.Unchanged() > 0 {
+		yield(crawl.Request{})
 	}
 	if elsewhere > 0 {
 		l.polls.drop(url)
