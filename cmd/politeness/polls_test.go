@@ -114,3 +114,66 @@ func TestSitemapsWithoutNewsArePolledAsOften(t *testing.T) {
 		})
 	}
 }
+
+// TestARunRemembersSoManySitemaps: those of further hosts aren't remembered, so they are read whole
+// again. A host that is polled again keeps its place.
+func TestARunRemembersSoManySitemaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		l := newLister(t, web, hostlimit.Delay{DangerouslyNone: true})
+		const (
+			sitemaps = 20 // of a host
+			fits     = 3  // hosts
+		)
+		// The call, the index and the other usual place are counted, too.
+		l.polls.most = fits * (sitemaps + 4) * (perPolled + len("https://h0.example/list-00.xml"))
+		var hosts []string
+		for i := range 3 * fits {
+			host := fmt.Sprintf("https://h%d.example", i)
+			hosts = append(hosts, host)
+			index := "<sitemapindex>"
+			for k := range sitemaps {
+				at := fmt.Sprintf("/list-%02d.xml", k)
+				index += "<sitemap><loc>" + host + at + "</loc></sitemap>"
+				web.Site(host).Handle(at, &etagged{text: urlset(host + "/page")})
+			}
+			web.Site(host).Handle("/sitemap.xml", &etagged{text: index + "</sitemapindex>"})
+			web.Site(host).Handle("/sitemap_index.xml", http.NotFoundHandler())
+		}
+		poll := func() (perHost []int) {
+			for _, host := range hosts {
+				pages := 0
+				for req := range l.discover(t.Context(), host+"/") {
+					if req.URL != "" {
+						pages++
+					}
+				}
+				perHost = append(perHost, pages)
+				if l.polls.bytes > l.polls.most || len(l.polls.last) > fits {
+					t.Errorf("%d bytes of %d hosts are kept", l.polls.bytes, len(l.polls.last))
+				}
+			}
+			return perHost
+		}
+		want := func(why string, saved int) {
+			t.Helper()
+			for i, got := range poll() {
+				pages := sitemaps
+				if i < saved {
+					pages = 0
+				}
+				if got != pages {
+					t.Errorf("%s, host %d: %d pages, want %d", why, i, got, pages)
+				}
+			}
+		}
+		want("first", 0)
+		want("again", fits)
+		want("with the same places", fits)
+		l.polls.end(t.Context(), crawl.Summary{})
+		if l.polls.bytes != 0 || len(l.polls.last) != 0 {
+			t.Errorf("after the end %d bytes are kept", l.polls.bytes)
+		}
+		want("in the next run", fits)
+	})
+}
