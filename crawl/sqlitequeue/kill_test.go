@@ -32,6 +32,9 @@ const (
 	envAgain = "SQLITEQUEUE_AGAIN" // pages are asked for again after an hour
 )
 
+// killDelay is the delay of a crawler between two requests to a host.
+const killDelay = 10 * time.Millisecond
+
 func TestMain(m *testing.M) {
 	if os.Getenv(envDir) == "" {
 		os.Exit(m.Run())
@@ -60,7 +63,7 @@ func crawler(ctx context.Context, dir string, urls []string) (err error) {
 	defer func() { err = errors.Join(err, q.Close()) }()
 	t, err := politeness.New(politeness.Config{
 		UserAgent: "KillTest/1.0 (+https://example.com/bot; bot@example.com)",
-		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}},
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: killDelay, Max: killDelay}},
 	})
 	if err != nil {
 		return err
@@ -334,11 +337,12 @@ func killLosesNoPage(t *testing.T, env string) {
 		close(ended)
 		return err
 	}
+	const longest = 250 * time.Millisecond // of a life, from a first request on
 	killed := 0
 	inFlight := 0
 	undone := 0
 	for range kills {
-		if life(150*time.Millisecond) != nil {
+		if life(longest) != nil {
 			killed++
 		}
 		for _, s := range sites {
@@ -392,7 +396,9 @@ func killLosesNoPage(t *testing.T, env string) {
 	if rows != hosts*pages {
 		t.Errorf("%d rows of %d pages", rows, hosts*pages)
 	}
-	if again > killed*hosts*4 { // two slots a host, and what was answered a moment before
+	// The quicker the machine is, the more is answered in a life and not yet done.
+	mostOfHost := int(longest/killDelay) + 2
+	if again > killed*hosts*mostOfHost {
 		t.Errorf("%d pages were asked for again, after %d kills", again, killed)
 	}
 	if killed < kills/2 {
