@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,19 +37,8 @@ const module = "github.com/go-politeness/politeness"
 // imports (docImports and the packages of this module are known by name) and may leave
 // a variable unused. What isn't Go to be compiled is fenced as text.
 func TestDocs(t *testing.T) {
-	guides, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(guides) == 0 {
-		t.Fatal("no guides here")
-	}
-	for _, name := range append(guides, filepath.Join("..", "README.md")) {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range goBlocks(name, string(text)) {
+	for name, text := range guides(t) {
+		for _, block := range goBlocks(name, text) {
 			t.Run(fmt.Sprintf("%s:%d", block.file, block.line), func(t *testing.T) {
 				for _, err := range block.check(t) {
 					t.Error(err)

@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,16 +12,8 @@ var rule = regexp.MustCompile(`^\|[-| :]+\|$`)
 // TestTables: each block of rows in README.md and the guides has a head. So a row that is taken out
 // leaves no blank line, below which the other rows would be text.
 func TestTables(t *testing.T) {
-	guides, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range append(guides, "../README.md") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(fences.ReplaceAllString(string(text), ""), "\n")
+	for name, text := range guides(t) {
+		lines := strings.Split(fences.ReplaceAllString(text, ""), "\n")
 		inTable := false
 		for i, line := range lines {
 			isRow := strings.HasPrefix(line, "|")

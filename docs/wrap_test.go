@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,18 +19,10 @@ var (
 // TestWrapped: a line of prose in README.md and the guides has at most 100 columns, and ends where
 // the next word has no room. So an edit in the middle of a paragraph leaves no ragged line.
 func TestWrapped(t *testing.T) {
-	guides, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range append(guides, "../README.md") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, text := range guides(t) {
 		before := 0 // columns of the line before, 0 if the next one doesn't continue it
 		fenced := false
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				before = 0
 				fenced = !fenced
