@@ -293,14 +293,13 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 // again.
 func (s *refusals) serveAgain(page *Page) {
 	asked := page.request.single
-	if asked != ordinary {
-		s.trial = time.Time{}
+	if asked == ordinary {
+		s.limits = true // the refused page is served now, so the refusal wasn't the page's
+		return
 	}
-	if asked != ordinary && kindOf(page) == asked {
-		return // its answer is the same
-	}
-	s.limits = true // the page is served now, so the refusal wasn't the page's
-	if asked != ordinary {
+	s.trial = time.Time{}
+	if kindOf(page) != asked { // the page is served now, so the host limits by such answers
+		s.limits = true
 		s.sparse = asked
 	}
 }
